@@ -1,0 +1,1 @@
+"""The exactly-once lab: the equipment that the lessons import."""

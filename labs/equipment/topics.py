@@ -1,0 +1,54 @@
+"""Topics of the lab: create them, and ask where they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from labs.equipment.eventually import eventually
+
+
+class KafkaUnreachable(ConnectionError):
+    """No Kafka answers at the address."""
+
+
+@contextmanager
+def admin(bootstrap_servers: str) -> Iterator[KafkaAdminClient]:
+    """Open a kafka-python admin client. Raises KafkaUnreachable."""
+    try:
+        client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    except KafkaError as error:
+        raise KafkaUnreachable(
+            f"no Kafka answers at {bootstrap_servers} ({type(error).__name__}): is the broker running, and the address "
+            "right? `python -m labs broker` starts one and prints its address"
+        ) from error
+    with closing(client):
+        yield client
+
+
+def create_topic(
+    bootstrap_servers: str, name: str, partitions: int = 2, replication: int = 1, **settings: str
+) -> str:
+    """Create a topic unless it exists, wait until it can be used, and return its name.
+
+    `settings` are topic settings with `_` for `.`, such as `retention_ms="1000"`.
+    """
+    configs = {key.replace("_", "."): value for key, value in settings.items()}
+    with admin(bootstrap_servers) as client:
+        try:
+            client.create_topics([NewTopic(name, partitions, replication, topic_configs=configs)])
+        except TopicAlreadyExistsError:
+            return name
+    eventually(lambda: len(end_offsets(bootstrap_servers, name)) == partitions)
+    return name
+
+
+def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
+    """Return the log end of each partition: partition -> the offset that the next record will get."""
+    with closing(KafkaConsumer(bootstrap_servers=bootstrap_servers)) as consumer:
+        partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
+        return {at.partition: end for at, end in consumer.end_offsets(partitions).items()}
