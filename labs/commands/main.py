@@ -12,6 +12,8 @@ COMMANDS = {
     "demo": "run the pipeline, crash it, audit it, plot it",
     "count": "count the requests per IP of an access log",
     "generate": "write a seeded access log",
+    "run": "run the IP count as a job of its own",
+    "sink": "show or set the marker of an exactly-once sink",
     "broker": "run a Kafka broker until Ctrl-C",
     "doctor": "check that this machine can run the lab",
     "bench": "measure throughput and latency on this machine",

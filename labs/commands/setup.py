@@ -18,9 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(stderr=True)
     java = find_java()
     console.print(f"Java {java.version} ({java.origin})")
-    with console.status(
-        "Fetching and checking the jars of Kafka and of Spark's connector (20 s the first time)"
-    ):
+    with console.status("Fetching and checking the jars of Kafka and of Spark's connector (20 s the first time)"):
         jars = [*broker_jars(), *connector_jars()]
     console.print(f"{len(jars)} jars, all as recorded")
     return 0

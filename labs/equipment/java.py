@@ -55,9 +55,7 @@ def find_java() -> Java:
         version = executable and _major_version(executable)
         if version and version >= OLDEST:
             return Java(_spark_ready_home(Path(executable).resolve()), version, origin)
-    raise NoJava(
-        f"no Java {OLDEST} or newer was found; install the lab's own: pip install -r requirements.txt"
-    )
+    raise NoJava(f"no Java {OLDEST} or newer was found; install the lab's own: pip install -r requirements.txt")
 
 
 def _under(home: str | None) -> str | None:

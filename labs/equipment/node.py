@@ -110,9 +110,7 @@ class Node:
 
     def _format(self) -> None:
         formatted = subprocess.run(
-            self._java(
-                "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._config), "-g"
-            ),
+            self._java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._config), "-g"),
             capture_output=True,
             text=True,
         )

@@ -44,9 +44,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
             return builder.getOrCreate()
     except Exception as error:
         lines = spark_log().read_text(errors="replace").splitlines()[-15:]
-        raise SparkError(
-            "\n  ".join([f"Spark did not start. Last lines of {spark_log()}:", *lines])
-        ) from error
+        raise SparkError("\n  ".join([f"Spark did not start. Last lines of {spark_log()}:", *lines])) from error
 
 
 def spark_log() -> Path:

@@ -30,9 +30,7 @@ def admin(bootstrap_servers: str) -> Iterator[KafkaAdminClient]:
         yield client
 
 
-def create_topic(
-    bootstrap_servers: str, name: str, partitions: int = 2, replication: int = 1, **settings: str
-) -> str:
+def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replication: int = 1, **settings: str) -> str:
     """Create a topic unless it exists, wait until it can be used, and return its name.
 
     `settings` are topic settings with `_` for `.`, such as `retention_ms="1000"`.

@@ -1,0 +1,92 @@
+"""Count the requests per IP and 5-second window of an access log, through a real Kafka and a real Spark."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+EXAMPLES = """examples:
+  python -m labs count /var/log/nginx/access.log
+  python -m labs count access.log access.log.1.gz --plot counts.png
+  zcat old/*.gz | python -m labs count - --json > counts.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logs", nargs="+", metavar="LOG", help="access log, plain or gzip; - is standard input")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.add_argument("--plot", metavar="FILE", help="save a picture (PNG, SVG or PDF)")
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="show N clients (default: %(default)s)")
+    parser.add_argument("--as-is", action="store_true", help="keep the log's order; what comes too late is reported")
+    parser.add_argument("--timezone", default="UTC", help="of times without an offset (default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="keep the broker running for a look at the topics")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from labs.commands.progress import bench_progress
+    from labs.equipment import open_broker, spark_session
+    from labs.evidence.counted_log import count_log
+    from labs.pipeline.access_log import require_readable
+
+    console = Console(stderr=True)
+    try:
+        zone = ZoneInfo(arguments.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"no time zone is called {arguments.timezone!r}; an example: Europe/Berlin") from error
+    require_readable(arguments.logs)
+    with bench_progress(console) as progress:
+        starting = progress.add_task("starting Kafka and Spark", total=2)
+        with open_broker() as broker:
+            progress.advance(starting)
+            spark = spark_session()
+            progress.advance(starting)
+            counted = count_log(
+                arguments.logs, spark, broker.bootstrap_servers, progress, as_is=arguments.as_is, zone=zone
+            )
+            progress.stop()
+            show(counted, arguments, console)
+            if arguments.keep:
+                keep(broker, counted, console)
+    return 0 if counted.audit.valid or not counted.log.good else 1
+
+
+def show(counted, arguments: argparse.Namespace, console) -> None:
+    """Print the report, save the plot."""
+    if arguments.plot:
+        from labs.evidence.plots import plot_count_report
+
+        plot_count_report(counted.counts, counted.audit).savefig(arguments.plot, dpi=120)
+        console.print(f"plot: {arguments.plot}")
+    if arguments.json:
+        json.dump(counted.as_dict(), sys.stdout)
+        print()
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s", title_justify="left")
+    table.add_column("client")
+    table.add_column("requests", justify="right")
+    for client, count in counted.top(arguments.top):
+        table.add_row(client, f"{count:,}")
+    out = Console()
+    out.print(table)
+    print(counted.log)
+    if counted.late:
+        print(f"{counted.late:,} requests came after their window was final (late); without --as-is none does")
+    print(counted.audit)
+
+
+def keep(broker, counted, console) -> None:
+    """Wait for Ctrl-C with the broker running."""
+    import signal
+
+    print(
+        f"Kafka is at {broker.bootstrap_servers}; topics {counted.source_topic}, {counted.sink_topic}. Ctrl-C ends it."
+    )
+    sys.stdout.flush()
+    signal.sigwait({signal.SIGINT, signal.SIGTERM})

@@ -1,0 +1,84 @@
+"""Run the IP count as a job of its own, from a checkpoint if there is one, and print a line per batch."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+EXAMPLES = """examples:
+  python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint
+  python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint --sink at-least-once \\
+      --fault after_commit@2:kill
+"""
+SINKS = ("exactly-once", "at-least-once")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from labs.pipeline.at_least_once import SINK_TOPIC
+    from labs.pipeline.source import SOURCE_TOPIC
+
+    parser.add_argument("--bootstrap-servers", required=True, help="address of Kafka: host:port")
+    parser.add_argument("--checkpoint", required=True, help="checkpoint directory (any Hadoop URI)")
+    parser.add_argument("--sink", choices=SINKS, default="exactly-once")
+    parser.add_argument("--name", default="ip-count", help="name of the exactly-once sink (default: %(default)s)")
+    parser.add_argument("--source-topic", default=SOURCE_TOPIC, help="(default: %(default)s)")
+    parser.add_argument("--sink-topic", default=SINK_TOPIC, help="(default: %(default)s)")
+    parser.add_argument("--starting", default="earliest", help="where to start without a checkpoint")
+    parser.add_argument("--records-per-batch", type=int, help="at most this many records in a micro-batch")
+    parser.add_argument("--trigger", default="available-now", help='"available-now", or seconds between batches')
+    parser.add_argument("--transaction-timeout-ms", type=int, default=60_000)
+    parser.add_argument("--fault", action="append", default=[], help="POINT@BATCH or POINT@BATCH:kill")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from pyspark.errors import StreamingQueryException
+
+    from labs.equipment.spark import spark_session
+    from labs.faults.fault import JOB_MARK, Fault, armed
+    from labs.faults.supervisor import first_line
+    from labs.pipeline import ip_count
+
+    if os.getpgrp() == os.getpid():
+        os.environ[JOB_MARK] = str(os.getpid())
+    faults = [Fault.parse(text) for text in arguments.fault]
+    spark = spark_session()
+    records = ip_count.read_source(
+        spark,
+        arguments.bootstrap_servers,
+        arguments.source_topic,
+        arguments.starting,
+        arguments.records_per_batch,
+    )
+    now = arguments.trigger == "available-now"
+    trigger = {"availableNow": True} if now else {"processingTime": f"{float(arguments.trigger):g} seconds"}
+    checkpoint = arguments.checkpoint
+    with armed(*faults):
+        query = ip_count.start(ip_count.ip_count(records), _telling(_sink(arguments)), checkpoint, **trigger)
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            raise RuntimeError(first_line(error)) from error
+    return 0
+
+
+def _sink(arguments: argparse.Namespace):
+    from labs.pipeline.at_least_once import AtLeastOnceKafkaSink
+    from labs.pipeline.exactly_once import ExactlyOnceKafkaSink
+
+    if arguments.sink == "at-least-once":
+        return AtLeastOnceKafkaSink(arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers)
+    return ExactlyOnceKafkaSink(
+        arguments.name,
+        arguments.sink_topic,
+        bootstrap_servers=arguments.bootstrap_servers,
+        transaction_timeout_ms=arguments.transaction_timeout_ms,
+    )
+
+
+def _telling(sink):
+    def tell(rows, batch_id: int) -> None:
+        print(f"batch {batch_id} begins", flush=True)
+        sink(rows, batch_id)
+        print(f"batch {batch_id} done", flush=True)
+
+    return tell

@@ -1,0 +1,111 @@
+"""The micro-batches behind the results: was each attempt seen whole, in order, and only if committed?
+
+All of it is read from the headers and positions that the results carry. What carries none is not judged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator
+
+from labs.evidence.anomaly import Anomaly
+from labs.evidence.findings import Findings
+from labs.evidence.history import Result
+
+
+class Rows:
+    """The rows that one attempt at one batch left in one partition."""
+
+    __slots__ = ("declared", "first", "last", "seen")
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.declared: int | None = None  # rows of the attempt in all partitions
+        self.first: int | None = None  # offset
+        self.last: int | None = None
+
+    def extend(self, offset: int) -> None:
+        if self.last is None:
+            self.first = self.last = offset
+        elif offset > self.last:
+            self.last = offset
+        elif offset < self.first:
+            self.first = offset
+
+
+class Batches:
+    """Collects the rows per (partition, batch, attempt); memory grows with those, not with the rows."""
+
+    def __init__(self) -> None:
+        self._rows: defaultdict[tuple[int | None, int | None, str | None], Rows] = defaultdict(Rows)
+
+    def collect(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Pass the results on, taking note of their batches."""
+        latest, rows = None, Rows()
+        for result in results:
+            where = (result.partition, result.batch_id, result.attempt)
+            if where != latest:  # rows of one attempt mostly come one after the other
+                latest, rows = where, self._rows[where]
+            rows.seen += 1
+            if result.batch_rows is not None:
+                rows.declared = max(rows.declared or 0, result.batch_rows)
+            if result.offset is not None:
+                rows.extend(result.offset)
+            yield result
+
+    @property
+    def have_totals(self) -> bool:
+        """Tell whether any row says how many rows its attempt wrote."""
+        return any(rows.declared is not None for rows in self._rows.values())
+
+    @property
+    def have_positions(self) -> bool:
+        return any(b is not None and p is not None and r.last is not None for (p, b, _), r in self._rows.items())
+
+    def judge_aborted(self, aborted: Container[str], findings: Findings) -> None:
+        """Report every row of an attempt whose transaction was aborted."""
+        for (partition, batch_id, attempt), rows in self._rows.items():
+            if attempt in aborted:
+                sentence = "attempt {} at batch {} was aborted, yet {} of its rows were read, partition {}, offset {}"
+                where = (partition, rows.first)
+                findings.add(Anomaly.ABORTED_READ, sentence, attempt, batch_id, rows.seen, *where, times=rows.seen)
+
+    def judge_whole(self, findings: Findings) -> None:
+        """Report each attempt of which fewer rows are visible than it wrote.
+
+        Where only the last row says how many there are, an attempt of which no row says so lacks that one.
+        A sink that never says so cannot be judged: with no totals in the whole history, nothing is reported.
+        """
+        seen: defaultdict[tuple, int] = defaultdict(int)
+        declared: dict[tuple, int] = {}
+        for (_, *attempt), rows in self._rows.items():
+            seen[*attempt] += rows.seen
+            if rows.declared is not None:
+                declared[*attempt] = max(declared.get(tuple(attempt), 0), rows.declared)
+        for (batch_id, attempt), visible in seen.items():
+            wrote = declared.get((batch_id, attempt))
+            if wrote is None and declared:
+                sentence = "batch {}, attempt {}: {} rows are visible, but not the last one"
+                findings.add(Anomaly.TORN_BATCH, sentence, batch_id, attempt, visible)
+            elif wrote is not None and visible < wrote:
+                sentence = "batch {}, attempt {}: {} of {} rows are visible"
+                findings.add(Anomaly.TORN_BATCH, sentence, batch_id, attempt, visible, wrote)
+
+    def judge_order(self, findings: Findings) -> None:
+        """Report each batch and partition that has a row behind (at a higher offset than) one of a later batch.
+
+        Repeating a batch is not going back. The order in which the results were given does not matter.
+        """
+        ranges: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+        for (partition, batch_id, _), rows in self._rows.items():
+            if partition is not None and batch_id is not None and rows.last is not None:
+                first, last = ranges[partition].get(batch_id, (rows.first, rows.last))
+                ranges[partition][batch_id] = min(first, rows.first), max(last, rows.last)
+        for partition, batches in sorted(ranges.items()):
+            later_batch, later_first = None, None
+            for batch_id, (first, last) in sorted(batches.items(), reverse=True):
+                if later_first is not None and last > later_first:
+                    sentence = "partition {}: batch {} at offset {}, behind batch {} at offset {}"
+                    findings.add(Anomaly.NONMONOTONIC, sentence, partition, batch_id, last, later_batch, later_first)
+                if later_first is None or first < later_first:
+                    later_batch, later_first = batch_id, first

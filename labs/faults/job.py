@@ -1,0 +1,102 @@
+"""The pipeline as a process of its own, so that a kill is a real kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from labs.equipment.leash import Leash
+from labs.faults.fault import Fault
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class JobFailed(RuntimeError):
+    """A job process ended with a non-zero exit code or by a signal."""
+
+
+class JobProcess:
+    """`python -m labs run` with the given options, leading a process group of its own.
+
+    `options` are those of `python -m labs run --help` with `_` for `-`; None leaves one out. Signals go to
+    the whole group: Python, Spark's JVM and its workers.
+    """
+
+    def __init__(self, faults: tuple[Fault, ...] = (), **options: object):
+        command = [sys.executable, "-m", "labs", "run"]
+        for name, value in options.items():
+            if value is not None:
+                command += [f"--{name.replace('_', '-')}", str(value)]
+        for fault in faults:
+            command += ["--fault", str(fault)]
+        handle, name = tempfile.mkstemp(prefix="labs-job-", suffix=".log")
+        self.log_file = Path(name)
+        with os.fdopen(handle, "wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            )
+        self._leash = Leash(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        """The job's process id, which is its process group's too."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the job's end, `timeout` seconds at most (TimeoutExpired). Raises JobFailed unless it succeeded."""
+        try:
+            code = self._process.wait(timeout)
+        except KeyboardInterrupt:
+            self.kill()
+            raise
+        self._leash.release()
+        if code:
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            raise JobFailed(f"{how}; {self.last_line()}")
+
+    def kill(self) -> None:
+        """SIGKILL the whole group and wait until the job is gone."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._leash.release()
+
+    def pause(self) -> None:
+        """SIGSTOP: the job is frozen and does not know it."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: the job goes on where it was."""
+        self._signal(signal.SIGCONT)
+
+    def output(self) -> str:
+        """Return what the job has printed so far."""
+        return self.log_file.read_text(errors="replace")
+
+    def last_line(self) -> str:
+        lines = self.output().strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+    def _signal(self, number: int) -> None:
+        if self.running:
+            os.killpg(self.pid, number)
+
+    def __enter__(self) -> JobProcess:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.running:
+            self.kill()
+        self.log_file.unlink(missing_ok=True)

@@ -1,0 +1,18 @@
+"""The pipeline under study, in data order: access log, source topic, IP count, sinks."""
+
+from labs.pipeline.at_least_once import SINK_TOPIC, AtLeastOnceKafkaSink
+from labs.pipeline.exactly_once import BatchFailed, ExactlyOnceKafkaSink, SinkRefused
+from labs.pipeline.fault_points import FAULT_POINTS
+from labs.pipeline.source import SOURCE_TOPIC, close_windows, replay
+
+__all__ = [
+    "FAULT_POINTS",
+    "SINK_TOPIC",
+    "SOURCE_TOPIC",
+    "AtLeastOnceKafkaSink",
+    "BatchFailed",
+    "ExactlyOnceKafkaSink",
+    "SinkRefused",
+    "close_windows",
+    "replay",
+]

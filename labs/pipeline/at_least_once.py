@@ -1,0 +1,60 @@
+"""The at-least-once sink: Spark's own Kafka writer, with nothing that would recognise a batch it wrote before.
+
+Guarantee: every row of a batch is acknowledged by Kafka before the batch counts as done.
+Where it stops: a batch that failed, or whose success Spark did not get to note, is written again in full.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from labs.pipeline import fault_points
+from labs.pipeline.fault_points import reach
+
+SINK_TOPIC = "ip_count_sink"
+
+
+class AtLeastOnceKafkaSink:
+    """A foreachBatch function that writes each micro-batch with Spark's Kafka writer.
+
+    `options` are Kafka producer settings by their own names, with `_` for `.`.
+    """
+
+    def __init__(self, topic: str = SINK_TOPIC, *, bootstrap_servers: str, **options: str):
+        self.topic = topic
+        self._options = {f"kafka.{key.replace('_', '.')}": str(value) for key, value in options.items()}
+        self._options |= {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        reach("before_write", batch_id)
+        rows = rows.withColumn("headers", _headers(batch_id))
+        if fault_points.listener:
+            self._write_in_halves(rows, batch_id)
+        else:
+            self._write(rows)
+        reach("after_commit", batch_id)
+        reach("before_checkpoint", batch_id)
+
+    def _write(self, rows: DataFrame) -> None:
+        rows.write.format("kafka").options(**self._options).save()
+
+    def _write_in_halves(self, rows: DataFrame, batch_id: int) -> None:
+        """Write so that there is a moment when half of the rows are in Kafka, for a fault to strike at."""
+        half = F.crc32("value") % 2
+        rows = rows.persist()
+        try:
+            self._write(rows.where(half == 0))
+            reach("mid_transaction", batch_id)
+            self._write(rows.where(half == 1))
+        finally:
+            rows.unpersist()
+
+
+def _headers(batch_id: int):
+    """Say in each record which batch it belongs to and which attempt at that batch wrote it."""
+    fields = {"batch_id": str(batch_id), "attempt": uuid.uuid4().hex[:8]}
+    pairs = [F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in fields.items()]
+    return F.array(*pairs)

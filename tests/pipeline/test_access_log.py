@@ -1,0 +1,490 @@
+import gzip
+import io
+import json
+import os
+import random
+import sys
+import threading
+import time
+import tracemalloc
+import zlib
+from datetime import UTC, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from labs.pipeline.access_log import (
+    MAX_LINE,
+    BadLine,
+    LogReport,
+    LogUnreadable,
+    parse_line,
+    read_access_log,
+)
+
+COMMON = b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 2326'
+COMBINED = COMMON + b' "http://example.com/" "Mozilla/5.0 (X11)"'
+MILLIS = 971_211_336_000  # 2000-10-10T20:55:36Z
+
+
+def read(tmp_path, content: bytes, **options):
+    log = tmp_path / "access.log"
+    log.write_bytes(content)
+    report = LogReport()
+    accesses = list(read_access_log([log], report, **options))
+    assert report.lines == report.good + report.bad_total
+    assert report.good == len(accesses)
+    return accesses, report
+
+
+def with_client(client: bytes) -> bytes:
+    return COMMON.replace(b"192.0.2.1", client)
+
+
+def with_time(stamp: bytes) -> bytes:
+    return COMMON.replace(b"10/Oct/2000:13:55:36 -0700", stamp)
+
+
+def reason(line: bytes) -> str:
+    with pytest.raises(BadLine) as refused:
+        parse_line(line)
+    return refused.value.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        COMMON,
+        COMBINED,
+        COMBINED + b"\r\n",
+        COMBINED + b' "198.51.100.7" 0.003',
+        b"\xef\xbb\xbf" + COMMON,
+        b"971211336000,192.0.2.1",
+        b"971211336000,192.0.2.1\r\n",
+        COMMON.replace(b"2326", b"-"),
+        COMMON.replace(b" - - ", b" - jane "),
+        COMMON.replace(b" - - ", b" ident Jane van Dyke "),
+        COMMON.replace(b"GET /a HTTP/1.1", b"-"),
+        COMMON.replace(b"GET /a HTTP/1.1", b""),
+        COMMON.replace(b"/a", rb"/?q=\"x\" 404 1"),
+        COMMON.replace(b"/a", b'/?q="x" HTTP'),
+        COMMON.replace(b"/a", b"/\xff\xfe"),
+        COMBINED.replace(b"Mozilla", b"\xc3\x28 Mo,zilla"),
+    ],
+)
+def test_reads_time_and_client_of_each_format(line):
+    assert parse_line(line) == (MILLIS, "192.0.2.1")
+
+
+def test_a_bracketed_time_in_the_user_name_is_not_believed():
+    spoofed = COMMON.replace(b" - - ", b" - x [01/Jan/1999:00:00:00 +0000] y ")
+    assert parse_line(spoofed) == (MILLIS, "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("stamp", "zone", "millis"),
+    [
+        (b"10/Oct/2000:20:55:36 +0000", UTC, MILLIS),
+        (b"11/Oct/2000:02:25:36 +0530", UTC, MILLIS),
+        (b"10/Oct/2000:20:55:36", UTC, MILLIS),
+        (b"10/Oct/2000:22:55:36", ZoneInfo("Europe/Berlin"), MILLIS),
+        (b"10/Oct/2000:13:55:36 -0700", ZoneInfo("Europe/Berlin"), MILLIS),
+        (b"10/Oct/2000:15:55:36", timezone(timedelta(hours=-5)), MILLIS),
+        (b"01/Jan/1970:00:00:00 +0000", UTC, 0),
+        (b"29/Feb/2024:00:00:00 +0000", UTC, 1_709_164_800_000),
+        (b"31/Dec/9999:23:59:59 +0000", UTC, 253_402_300_799_000),
+    ],
+)
+def test_honours_the_offset_and_uses_the_zone_where_there_is_none(stamp, zone, millis):
+    assert parse_line(with_time(stamp), zone)[0] == millis
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        b"30/Feb/2000:13:55:36 -0700",
+        b"10/Okt/2000:13:55:36 -0700",
+        b"10/oct/2000:13:55:36 -0700",
+        b"10/Oct/2000:24:00:00 -0700",
+        b"10/Oct/2000:13:55:60 -0700",
+        b"10/Oct/2000:13:55:36 +2400",
+        b"10/Oct/2000:13:55:36 +0060",
+        b"10/Oct/2000:13:55:36 UTC",
+        b"10/Oct/0000:13:55:36 -0700",
+        b"31/Dec/1969:23:59:59 +0000",
+        b"01/Jan/1970:00:00:00 +0100",
+        b"31/Dec/9999:23:59:59 -0700",
+        b"10/Oct/2000",
+        b"-",
+        b"1\xb2/Oct/2000:13:55:36 -0700",
+    ],
+)
+def test_refuses_a_time_that_does_not_exist(stamp):
+    assert reason(with_time(stamp)) == "bad time"
+
+
+@pytest.mark.parametrize("millis", [b"-1", b"253402300800000", b"9" * 30, b"9" * 5000])
+def test_refuses_epoch_millis_outside_the_years_1970_to_9999(millis):
+    assert reason(millis + b",192.0.2.1") == "bad time"
+
+
+def test_accepts_the_first_and_the_last_millisecond():
+    assert parse_line(b"0,192.0.2.1")[0] == 0
+    assert parse_line(b"253402300799999,192.0.2.1")[0] == 253_402_300_799_999
+
+
+@pytest.mark.parametrize(
+    ("written", "client"),
+    [
+        (b"203.0.113.255", "203.0.113.255"),
+        (b"2001:DB8:0:0::0001", "2001:db8::1"),
+        (b"::ffff:192.0.2.1", "192.0.2.1"),
+        (b"fe80::1%eth0", "fe80::1%eth0"),
+        (b"Host-7.Example.COM", "host-7.example.com"),
+        (b"example.com.", "example.com"),
+        (b"dial_up7.example.com", "dial_up7.example.com"),
+        (b"localhost", "localhost"),
+        (b"1e100.net", "1e100.net"),
+        (b"xn--bcher-kva.example", "xn--bcher-kva.example"),
+    ],
+)
+def test_accepts_addresses_and_host_names_in_canonical_form(written, client):
+    assert parse_line(with_client(written))[1] == client
+    assert parse_line(b"5," + written)[1] == client
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        b"999.1.2.3",
+        b"1.2.3",
+        b"1.2.3.4.5",
+        b"01.2.3.4",
+        b"1234",
+        b"0x7f.0x1",
+        b"1.2.3.4:80",
+        b"2001:db8::1::2",
+        b"12345::",
+        b"[2001:db8::1]",
+        b"fe80::1%a,b",
+        b"192.0.2.1,192.0.2.2",
+        b"-",
+        b"-a.example",
+        b"a-.example",
+        b"a..example",
+        b".example",
+        b"a" * 64 + b".example",
+        b"a." * 127 + b"example",
+        b"unix:",
+        b"192.0.2.\xb2",
+        "１９２.0.2.1".encode(),
+        b"caf\xe9.example",
+        b"192.0.2.1\x00",
+    ],
+)
+def test_refuses_what_is_neither_address_nor_host_name(client):
+    assert reason(with_client(client)) == "bad address"
+    assert reason(b"5," + client) == "bad address"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"", "empty line"),
+        (b"  \t\r\n", "empty line"),
+        (b"hello world", "unknown format"),
+        (b"epoch_millis,ip", "unknown format"),
+        (b"1700000000.5,192.0.2.1", "unknown format"),
+        (COMMON[:-12], "unknown format"),
+        (COMMON + b"\n" + COMMON, "unknown format"),
+        (b"\x7fELF\x02\x01", "not text"),
+        (b"caf\xe9", "not text"),
+        (b"5,", "bad address"),
+        (b"x" * (MAX_LINE + 1), "line too long"),
+        (COMMON + b" " * MAX_LINE, "line too long"),
+    ],
+)
+def test_names_the_reason_for_a_bad_line(line, expected):
+    assert reason(line) == expected
+
+
+def test_a_bad_line_shows_what_was_found_without_its_control_codes():
+    with pytest.raises(BadLine) as refused:
+        parse_line(b"hello \x1b[31m\xff")
+    assert str(refused.value) == r"not text: hello \x1b[31m\xff"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"a b" + b" [x" * 20_000,
+        b"a b" + b" [x]" * 15_000,
+        b'a b c [x] "' + b'" 200 ' * 10_000,
+        b'a b c [x] "' + b'"' * 60_000,
+        b"a " * 30_000,
+        b"9" * 60_000 + b",",
+        b"5," + b"a." * 30_000,
+        b"5," + b"-" * 60_000,
+    ],
+)
+def test_a_hostile_line_takes_no_more_time_than_its_length(line):
+    started = time.perf_counter()
+    reason(line)
+    assert time.perf_counter() - started < 0.2
+
+
+def test_empty_file_has_no_lines(tmp_path):
+    assert read(tmp_path, b"") == ([], LogReport())
+    assert read(tmp_path, gzip.compress(b"")) == ([], LogReport())
+
+
+def test_mixed_formats_in_one_file_and_a_last_line_without_newline(tmp_path):
+    accesses, report = read(
+        tmp_path, b"\n".join([COMMON, b"5,2001:db8::1", COMBINED + b"\r", b"6,a.example"])
+    )
+    assert accesses == [(MILLIS, "192.0.2.1"), (5, "2001:db8::1"), (MILLIS, "192.0.2.1"), (6, "a.example")]
+    assert report.lines == 4
+
+
+def test_a_clock_that_jumps_back_a_day_is_read_as_it_is(tmp_path):
+    back = COMMON.replace(b"10/Oct", b"09/Oct")
+    accesses, report = read(tmp_path, b"\n".join([COMMON, back, COMMON]))
+    assert [time_ms - MILLIS for time_ms, _ in accesses] == [0, -86_400_000, 0]
+    assert report.bad_total == 0
+
+
+def test_invalid_utf8_matters_only_in_the_client(tmp_path):
+    accesses, report = read(
+        tmp_path, COMBINED.replace(b"X11", b"\xff\xfe") + b"\n" + with_client(b"a\xff.example")
+    )
+    assert accesses == [(MILLIS, "192.0.2.1")]
+    assert report.bad == {"bad address": 1}
+
+
+def test_binary_file_is_all_bad_lines(tmp_path):
+    noise = random.Random(7).randbytes(1_000_000).replace(b"\x1f\x8b", b"\0\0")
+    accesses, report = read(tmp_path, noise)
+    assert accesses == []
+    assert report.lines == noise.count(b"\n") + 1
+    assert report.bad["not text"] > 0.99 * report.lines
+
+
+def test_binary_file_without_newlines_is_one_line_too_long(tmp_path):
+    _, report = read(tmp_path, b"\0\xff" * 500_000)
+    assert report.bad == {"line too long": 1}
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n" + COMMON + b"\n"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_10_mb_line_is_one_bad_line_and_is_not_held_in_memory(tmp_path, end, pack):
+    log = tmp_path / "access.log"
+    log.write_bytes(pack(COMMON + b"\n" + b"x" * 10_000_000 + end))
+    report = LogReport()
+    tracemalloc.start()
+    try:
+        accesses = list(read_access_log([log], report))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(accesses) == report.good == 1 + end.count(COMMON)
+    assert report.bad == {"line too long": 1}
+    assert report.examples["line too long"][0].line_number == 2
+    assert peak < 1_500_000
+
+
+@pytest.mark.parametrize("length", [MAX_LINE - 1, MAX_LINE, MAX_LINE + 1, 2 * MAX_LINE, 3 * MAX_LINE])
+@pytest.mark.parametrize("before", [0, 1, 700, 900])
+def test_the_longest_line_is_the_same_wherever_it_stands(tmp_path, length, before):
+    long = COMMON + b" " + b"x" * (length - len(COMMON) - 1)
+    _, report = read(tmp_path, b"\n".join([COMMON] * before + [long, b"", COMMON]))
+    assert report.bad == {"empty line": 1} | ({"line too long": 1} if length > MAX_LINE else {})
+    assert report.lines == before + 3
+    assert report.examples["empty line"][0].line_number == before + 2
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path):
+    log = tmp_path / "access.log"
+    log.write_bytes(b"".join(b"%d,192.0.2.%d\n" % (i, i % 250) for i in range(300_000)))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_access_log([log], LogReport())) == 300_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def test_remembered_times_and_clients_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("labs.pipeline.access_log.CACHE_SIZE", 10)
+    lines = [with_client(b"10.0.%d.%d" % divmod(i, 256)) for i in range(1_000)]
+    accesses, _ = read(tmp_path, b"\n".join(lines * 2))
+    assert len(set(accesses)) == 1_000
+
+
+def numbered(lines: int) -> bytes:
+    return b"".join(b"%d,192.0.2.%d\n" % (i * 7919, i % 250) for i in range(lines))
+
+
+def test_reads_gzip_and_concatenated_gzip(tmp_path):
+    plain = numbered(20_000)
+    expected, _ = read(tmp_path, plain)
+    members = [gzip.compress(plain[i : i + 30_001]) for i in range(0, len(plain), 30_001)]
+    assert read(tmp_path, gzip.compress(plain))[0] == expected
+    assert read(tmp_path, b"".join(members))[0] == expected
+    padded, report = read(tmp_path, (b"\0" * 70_000).join([*members, b""]))
+    assert padded == expected
+    assert report.bad_total == 0
+
+
+@pytest.mark.parametrize("kept", [2, 9, 30, 1_000, 50_000, -9, -8, -1])
+def test_truncated_gzip_yields_what_is_readable_and_is_one_bad_line(tmp_path, kept):
+    packed = gzip.compress(numbered(20_000))[:kept]
+    readable = zlib.decompressobj(wbits=31).decompress(packed)
+    accesses, report = read(tmp_path, packed)
+    assert accesses == [parse_line(line) for line in readable.splitlines()[: readable.count(b"\n")]]
+    assert report.bad == {"truncated gzip": 1}
+    assert report.examples["truncated gzip"][0].line_number == len(accesses) + 1
+
+
+def test_a_gzip_cut_in_its_second_member_keeps_the_first(tmp_path):
+    _, report = read(tmp_path, gzip.compress(numbered(500)) + gzip.compress(numbered(500))[:5])
+    assert (report.good, report.bad) == (500, {"truncated gzip": 1})
+
+
+def test_corrupt_gzip_yields_what_is_readable_and_is_one_bad_line(tmp_path):
+    wrong_checksum = bytearray(gzip.compress(numbered(20_000)))
+    wrong_checksum[-6] ^= 1
+    _, report = read(tmp_path, bytes(wrong_checksum))
+    assert (report.good, report.bad) == (20_000, {"corrupt gzip": 1})
+
+    _, report = read(tmp_path, gzip.compress(numbered(500)) + b"junk")
+    assert (report.good, report.bad) == (500, {"corrupt gzip": 1})
+
+    _, report = read(tmp_path, b"\x1f\x8b" + b"junk" * 100)
+    assert (report.good, report.bad) == (0, {"corrupt gzip": 1})
+
+
+def test_nothing_before_the_damage_inside_a_gzip_is_lost(tmp_path):
+    member = zlib.compressobj(wbits=31)
+    sound = member.compress(numbered(20_000)) + member.flush(zlib.Z_FULL_FLUSH)
+    accesses, report = read(
+        tmp_path, sound + b"\x07" + sound
+    )  # 7 starts a block of a type that is not defined
+    assert (len(accesses), report.bad) == (20_000, {"corrupt gzip": 1})
+
+
+def test_several_files_are_read_in_order_and_lines_numbered_by_file(tmp_path):
+    first, second = tmp_path / "a.log", tmp_path / "b.log.gz"
+    first.write_bytes(b"1,192.0.2.1\nbad\n2,192.0.2.1")
+    second.write_bytes(gzip.compress(b"3,192.0.2.1\n\nworse\n"))
+    report = LogReport()
+    assert [time_ms for time_ms, _ in read_access_log([first, str(second)], report)] == [1, 2, 3]
+    assert [(e.file, e.line_number, e.text) for e in report.examples["unknown format"]] == [
+        (str(first), 2, "bad"),
+        (str(second), 3, "worse"),
+    ]
+    assert (report.lines, report.good, report.bad_total) == (6, 3, 3)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_dash_is_standard_input(monkeypatch, pack):
+    stdin = io.TextIOWrapper(io.BytesIO(pack(COMMON + b"\nbad\n")))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    report = LogReport()
+    assert list(read_access_log(["-"], report)) == [(MILLIS, "192.0.2.1")]
+    assert report.examples["unknown format"] == [("standard input", 2, "bad")]
+
+
+def test_gzip_is_recognised_on_a_pipe_that_delivers_byte_by_byte(tmp_path):
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+
+    def deliver():
+        with open(fifo, "wb", buffering=0) as writer:
+            for byte in gzip.compress(COMMON):
+                writer.write(bytes([byte]))
+
+    writing = threading.Thread(target=deliver)
+    writing.start()
+    assert list(read_access_log([fifo], LogReport())) == [(MILLIS, "192.0.2.1")]
+    writing.join()
+
+
+def test_an_unreadable_path_is_refused_before_anything_is_read(tmp_path):
+    good = tmp_path / "access.log"
+    good.write_bytes(COMMON)
+    for path, cause in [
+        (tmp_path / "missing.log", "No such file"),
+        (tmp_path, "it is a directory"),
+        ("nul\0byte", "null"),
+    ]:
+        report = LogReport()
+        with pytest.raises(LogUnreadable, match=cause):
+            read_access_log([good, path], report)
+        assert report.lines == 0
+
+
+def test_a_file_without_permission_is_refused(tmp_path, monkeypatch):
+    log = tmp_path / "access.log"
+    log.write_bytes(COMMON)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read anything
+    with pytest.raises(LogUnreadable, match="permission denied"):
+        read_access_log([log], LogReport())
+
+
+def test_a_file_that_vanishes_after_the_check_is_unreadable(tmp_path):
+    log = tmp_path / "access.log"
+    log.write_bytes(COMMON)
+    accesses = read_access_log([log], LogReport())
+    log.unlink()
+    with pytest.raises(LogUnreadable, match="No such file"):
+        next(accesses)
+
+
+def test_a_single_path_may_be_given_bare(tmp_path):
+    log = tmp_path / "access.log"
+    log.write_bytes(COMMON)
+    assert list(read_access_log(str(log), LogReport())) == list(read_access_log(log, LogReport()))
+
+
+def test_report_shows_counts_and_the_first_three_examples_of_each_reason(tmp_path):
+    bad = b"\n".join([b"", with_client(b"1.2.3"), b"odd \x1b[31m\xff" + b"x" * 100, *[b"odd"] * 5])
+    _, report = read(tmp_path, COMMON + b"\n" + bad)
+    text = str(report)
+    assert text.splitlines()[0] == "lines: 9 (1 good, 8 bad)"
+    assert "  bad address: 1" in text
+    assert "access.log:3: 1.2.3 - - [" in text
+    assert text.count("access.log:") == 1 + 1 + 1 + 3
+    assert text.replace("\n", "").isprintable()
+    assert all(len(e.text) <= 80 for examples in report.examples.values() for e in examples)
+
+
+def test_report_is_valid_json(tmp_path):
+    _, report = read(tmp_path, COMMON + b"\n\xff\n")
+    back = json.loads(json.dumps(report.as_dict()))
+    assert (back["lines"], back["good"], back["bad"]) == (2, 1, 1)
+    assert back["bad_by_reason"] == {"not text": 1}
+    assert back["bad_examples"]["not text"][0]["line_number"] == 2
+
+
+def test_report_adds_up_when_the_reader_stops_early(tmp_path):
+    log = tmp_path / "access.log"
+    log.write_bytes((COMMON + b"\nbad\n") * 10_000)
+    report = LogReport()
+    accesses = read_access_log([log], report)
+    for _ in range(3):
+        next(accesses)
+        assert report.lines == report.good + report.bad_total
+    accesses.close()
+    assert report.lines == report.good + report.bad_total < 20_000
+
+
+def test_every_line_of_damaged_logs_is_counted(tmp_path):
+    draw = random.Random(7)
+    clean = b"\n".join([COMBINED, b"971211336000,2001:db8::1", COMMON] * 100)
+    for _ in range(200):
+        damaged = bytearray(clean)
+        for _ in range(30):
+            damaged[draw.randrange(len(damaged))] = draw.choice(b'\n\r\0\xff ",[]-9')
+        _, report = read(tmp_path, bytes(damaged))
+        assert report.lines == len(damaged.removesuffix(b"\n").split(b"\n"))
