@@ -15,7 +15,8 @@ import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
-from labs.equipment.node import QUICK_START, BrokerError, Node, free_ports
+from labs.equipment.node import QUICK_START, BrokerError, Node
+from labs.equipment.ports import PortTaken, free_ports
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -37,6 +38,7 @@ class Broker:
     `directory` keeps the data after `close` (default: a temporary one). `port` fixes the first node's port,
     `settings` adds broker settings, and `advertised_port` makes the first node tell its clients to come to
     that port instead, where a proxy may stand. Replication is as high as the number of nodes allows, up to 3.
+    Ports that were not given are final once it has started.
     """
 
     external = False
@@ -50,51 +52,45 @@ class Broker:
         advertised_port: int | None = None,
         jvm_options: tuple[str, ...] = QUICK_START,
     ):
+        if nodes < 1:
+            raise BrokerError(f"a broker has one node or more, not {nodes}")
+        self.replication = min(nodes, 3)
         self._temporary = None if directory else Path(tempfile.mkdtemp(prefix="labs-kafka-"))
         self.directory = Path(directory).resolve() if directory else self._temporary
-        self.replication = min(nodes, 3)
-        ports = free_ports(2 * nodes)
-        client_ports, quorum_ports = ports[:nodes], ports[nodes:]
-        client_ports[0] = port or client_ports[0]
-        voters = ",".join(f"{n}@127.0.0.1:{quorum_ports[n]}" for n in range(nodes))
-        cluster_id = _known_cluster_id(self.directory)
-        self.nodes = [
+        self._port, self._settings, self._advertised_port = port, settings or {}, advertised_port
+        self._jvm_options, self._cluster_id = jvm_options, _known_cluster_id(self.directory)
+        self._ports_are_final = False
+        self.nodes = self._nodes(nodes)
+        atexit.register(self.close)
+
+    def _nodes(self, count: int) -> list[Node]:
+        ports = free_ports(2 * count)
+        client_ports, quorum_ports = ports[:count], ports[count:]
+        client_ports[0] = self._port or client_ports[0]
+        voters = ",".join(f"{n}@127.0.0.1:{quorum_ports[n]}" for n in range(count))
+        return [
             Node(
                 node_id=n,
                 directory=self.directory / f"node-{n}",
                 port=client_ports[n],
-                properties=self._properties(
-                    n,
-                    client_ports[n],
-                    quorum_ports[n],
-                    voters,
-                    advertised_port if n == 0 else None,
-                    settings or {},
-                ),
-                cluster_id=cluster_id,
-                jvm_options=jvm_options,
+                quorum_port=quorum_ports[n],
+                properties=self._properties(n, client_ports[n], quorum_ports[n], voters),
+                cluster_id=self._cluster_id,
+                jvm_options=self._jvm_options,
                 temporary=self._temporary,
             )
-            for n in range(nodes)
+            for n in range(count)
         ]
-        atexit.register(self.close)
 
-    def _properties(
-        self,
-        n: int,
-        port: int,
-        quorum: int,
-        voters: str,
-        advertised_port: int | None,
-        settings: dict[str, str],
-    ) -> dict[str, str]:
+    def _properties(self, n: int, port: int, quorum: int, voters: str) -> dict[str, str]:
+        advertised = (self._advertised_port if n == 0 else None) or port
         in_sync = str(max(1, self.replication - 1))
         return {
             "process.roles": "broker,controller",
             "node.id": str(n),
             "controller.quorum.voters": voters,
             "listeners": f"CLIENT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{quorum}",
-            "advertised.listeners": f"CLIENT://127.0.0.1:{advertised_port or port}",
+            "advertised.listeners": f"CLIENT://127.0.0.1:{advertised}",
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "CLIENT",
             "controller.listener.names": "CONTROLLER",
@@ -106,7 +102,7 @@ class Broker:
             "share.coordinator.state.topic.replication.factor": str(self.replication),
             "share.coordinator.state.topic.min.isr": in_sync,
             **SETTINGS,
-            **settings,
+            **self._settings,
         }
 
     @property
@@ -118,25 +114,33 @@ class Broker:
     def running(self) -> bool:
         return all(node.pid for node in self.nodes)
 
-    def start(self) -> Broker:
-        """Start every node that does not run and wait until all answer. Raises BrokerError."""
-        try:
-            for node in self.nodes:
-                node.launch()
-            for node in self.nodes:
-                node.wait_ready()
-        except BaseException:
-            self.kill()
-            raise
+    def start(self, node: int | None = None) -> Broker:
+        """Start one node, or every one that does not run, and wait until it answers. Raises BrokerError."""
+        for attempt in range(3):
+            try:
+                for each in self._which(node):
+                    each.launch()
+                for each in self._which(node):
+                    each.wait_ready()
+                break
+            except PortTaken as error:
+                self.kill(node)
+                if self._ports_are_final or attempt == 2:
+                    raise BrokerError(str(error)) from error
+                self.nodes = self._nodes(len(self.nodes))  # another program was quicker, and no client knows ours yet
+            except BaseException:
+                self.kill(node)
+                raise
+        self._ports_are_final = True
         return self
 
     def stop(self, node: int | None = None) -> None:
         """Shut down cleanly: one node, or all."""
-        self._signal(signal.SIGTERM, node)
+        self._end(signal.SIGTERM, node)
 
     def kill(self, node: int | None = None) -> None:
         """SIGKILL one node, or all: no clean-up, as in a power cut of the process."""
-        self._signal(signal.SIGKILL, node)
+        self._end(signal.SIGKILL, node)
 
     def pause(self, node: int | None = None) -> None:
         """SIGSTOP one node, or all: it is there and silent."""
@@ -147,9 +151,9 @@ class Broker:
         self._signal(signal.SIGCONT, node)
 
     def restart(self, node: int | None = None) -> Broker:
-        """Stop cleanly what still runs and start again with the same data and port."""
+        """Stop cleanly one node, or all, and start again with the same data and port."""
         self.stop(node)
-        return self.start()
+        return self.start(node)
 
     def close(self) -> None:
         """Stop all nodes and delete the data, unless it is in a directory of yours."""
@@ -160,9 +164,17 @@ class Broker:
         else:
             self.stop()
 
+    def _which(self, node: int | None) -> list[Node]:
+        return self.nodes if node is None else [self.nodes[node]]
+
     def _signal(self, number: int, node: int | None) -> None:
-        for each in self.nodes if node is None else [self.nodes[node]]:
+        for each in self._which(node):
             each.signal(number)
+
+    def _end(self, number: int, node: int | None) -> None:
+        self._signal(number, node)  # to all of them first: the last one alone would wait in vain for its controllers
+        for each in self._which(node):
+            each.wait_gone()
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -179,7 +191,7 @@ class ExternalBroker:
     def __init__(self, bootstrap_servers: str):
         self.bootstrap_servers = bootstrap_servers
 
-    def start(self) -> ExternalBroker:
+    def start(self, node: int | None = None) -> ExternalBroker:
         return self
 
     def close(self) -> None:

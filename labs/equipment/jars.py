@@ -1,7 +1,7 @@
 """The jars of the Kafka broker and of Spark's Kafka connector: fetched once, checked against committed sums.
 
-Fetching is jgo's work. What it brings is used only if every jar has the SHA-256 sum that `jars.sha256`
-records, on every start: a corrupted or swapped jar is refused by name. Cached jars need no network.
+Fetching is jgo's work. What it brings is used only if it is all there and every jar has the SHA-256 sum that
+`jars.sha256` records, on every start: a corrupted or swapped jar is refused by name. Cached jars need no network.
 """
 
 from __future__ import annotations
@@ -38,25 +38,50 @@ class JarRefused(RuntimeError):
 @functools.cache
 def broker_jars() -> tuple[Path, ...]:
     """Return the broker's class path, fetched if need be and verified. Raises JarRefused."""
-    return _verified(_fetch(KAFKA))
+    return _verified(KAFKA)
 
 
 @functools.cache
 def connector_jars() -> tuple[Path, ...]:
     """Return the connector's jars less those that pyspark ships itself. Raises JarRefused."""
-    shipped = {jar.name for jar in Path(pyspark.__file__).with_name("jars").glob("*.jar")}
-    return _verified([jar for jar in _fetch(CONNECTOR) if _artifact(jar.name) not in map(_artifact, shipped)])
+    shipped = {_artifact(jar.name) for jar in Path(pyspark.__file__).with_name("jars").glob("*.jar")}
+    return tuple(jar for jar in _verified(CONNECTOR) if _artifact(jar.name) not in shipped)
 
 
 def _artifact(jar_name: str) -> str:
     return jar_name.rsplit("-", 1)[0]
 
 
-def _fetch(endpoint: str) -> list[Path]:
+def _verified(endpoint: str) -> tuple[Path, ...]:
+    known = read_sums(endpoint)
+    jars = _fetch(endpoint)
+    missing = known.keys() - {jar.name for jar in jars}
+    if missing:  # jgo takes what an interrupted fetch left for the whole
+        jars = _fetch(endpoint, anew=True)
+        missing = known.keys() - {jar.name for jar in jars}
+    if missing:
+        raise JarRefused(f"{', '.join(sorted(missing))} did not come with {endpoint}.\nRun: python -m labs setup")
+    for jar in jars:
+        if jar.name not in known:
+            raise JarRefused(
+                f"{jar.name} has no sum in {SUMS.name}: it belongs to another version than requirements.txt pins.\n"
+                "Run: make setup"
+            )
+        found = sha256(jar)
+        if found != known[jar.name]:
+            raise JarRefused(
+                f"{jar.name} is not the jar that the lab was tested with and is refused.\n"
+                f"  expected sha256 {known[jar.name]}\n  found    sha256 {found}\n"
+                f"Delete {jar.resolve()} and its copy below ~/.m2/repository, then run: python -m labs setup"
+            )
+    return tuple(jars)
+
+
+def _fetch(endpoint: str, anew: bool = False) -> list[Path]:
     import jgo
 
     try:
-        return sorted(jgo.build(endpoint).all_jars)
+        return sorted(jgo.build(endpoint, update=anew).all_jars)
     except Exception as error:
         raise JarRefused(
             f"the jars of {endpoint} could not be fetched: {error}\n"
@@ -64,38 +89,31 @@ def _fetch(endpoint: str) -> list[Path]:
         ) from error
 
 
-def _verified(jars: list[Path]) -> tuple[Path, ...]:
-    known = read_sums()
-    for jar in jars:
-        expected = known.get(jar.name)
-        if expected is None:
-            raise JarRefused(
-                f"{jar.name} has no sum in {SUMS.name}: it belongs to another version than requirements.txt pins. "
-                "Run: make setup"
-            )
-        found = sha256(jar)
-        if found != expected:
-            raise JarRefused(
-                f"{jar.name} is not the jar that the lab was tested with and is refused.\n"
-                f"  expected sha256 {expected}\n  found    sha256 {found}\n"
-                f"Delete {jar.resolve()} and its copy below ~/.m2/repository, then run: python -m labs setup"
-            )
-    return tuple(jars)
-
-
 def sha256(jar: Path) -> str:
     with jar.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_sums() -> dict[str, str]:
-    """Return the committed sums: jar name -> SHA-256 in hex."""
-    lines = (line.split() for line in SUMS.read_text().splitlines() if line and not line.startswith("#"))
-    return {name: digest for digest, name in lines}
+def read_sums(endpoint: str) -> dict[str, str]:
+    """Return the committed sums of an endpoint's jars: jar name -> SHA-256 in hex. Raises JarRefused."""
+    sums: dict[str, dict[str, str]] = {}
+    for line in SUMS.read_text().splitlines():
+        if line.startswith("# "):
+            section = sums[line[2:]] = {}
+        else:
+            digest, name = line.split()
+            section[name] = digest
+    if endpoint not in sums:
+        raise JarRefused(
+            f"{SUMS.name} has no sums for {endpoint}: is this another pyspark than requirements.txt pins?\n"
+            "Run: make setup"
+        )
+    return sums[endpoint]
 
 
 def write_sums() -> None:
     """Record the sums of the jars as they are fetched now: for maintainers who raise a version."""
-    jars = {jar.name: sha256(jar) for endpoint in (KAFKA, CONNECTOR) for jar in _fetch(endpoint)}
-    header = f"# sha256 of each jar of {KAFKA} and {CONNECTOR}\n"
-    SUMS.write_text(header + "".join(f"{jars[name]}  {name}\n" for name in sorted(jars)))
+    sections = []
+    for endpoint in (KAFKA, CONNECTOR):
+        sections += [f"# {endpoint}", *(f"{sha256(jar)}  {jar.name}" for jar in _fetch(endpoint))]
+    SUMS.write_text("\n".join(sections) + "\n")

@@ -52,9 +52,9 @@ def find_java() -> Java:
     except ImportError:
         pass
     for origin, executable in candidates:
-        version = executable and _major_version(executable)
-        if version and version >= OLDEST:
-            return Java(_spark_ready_home(Path(executable).resolve()), version, origin)
+        version, home = _ask(executable) if executable else (0, None)
+        if version >= OLDEST:
+            return Java(_spark_ready_home(home), version, origin)
     raise NoJava(f"no Java {OLDEST} or newer was found; install the lab's own: pip install -r requirements.txt")
 
 
@@ -62,22 +62,25 @@ def _under(home: str | None) -> str | None:
     return home and shutil.which("java", path=str(Path(home) / "bin"))
 
 
-def _major_version(executable: str) -> int | None:
+def _ask(executable: str) -> tuple[int, Path | None]:
+    """Return the major version and the home that a Java itself names: `executable` may be a link or a shim."""
+    command = [executable, "-XshowSettings:properties", "-version"]
     try:
-        said = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(\d+)', said.stderr + said.stdout)
-    return int(match[1]) if said.returncode == 0 and match else None
+        return 0, None
+    said = ran.stderr + ran.stdout
+    version, home = re.search(r'version "(\d+)', said), re.search(r"java\.home = (.+)", said)
+    return (int(version[1]), Path(home[1].strip())) if ran.returncode == 0 and version and home else (0, None)
 
 
-def _spark_ready_home(executable: Path) -> Path:
-    """Return a JAVA_HOME that starts under Spark's options, making one of our own for a trimmed runtime."""
-    probe = subprocess.run([str(executable), VECTOR_OPTION, "-version"], capture_output=True)
-    if probe.returncode == 0:
-        return executable.parent.parent
-    home = lab_cache() / "java" / re.sub(r"\W+", "-", str(executable)).strip("-")
-    launcher = home / "bin" / "java"
+def _spark_ready_home(home: Path) -> Path:
+    """Return a JAVA_HOME that starts under Spark's options: `home`, or one of our own for a trimmed runtime."""
+    executable = home / "bin" / "java"
+    if subprocess.run([str(executable), VECTOR_OPTION, "-version"], capture_output=True).returncode == 0:
+        return home
+    ours = lab_cache() / "java" / re.sub(r"\W+", "-", str(executable)).strip("-")
+    launcher = ours / "bin" / "java"
     text = LAUNCHER.format(option=VECTOR_OPTION, java=str(executable).replace("'", "'\\''"))
     if not launcher.exists() or launcher.read_text() != text:
         launcher.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +88,7 @@ def _spark_ready_home(executable: Path) -> Path:
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(launcher)
-    return home
+    return ours
 
 
 def lab_cache() -> Path:

@@ -1,7 +1,7 @@
 """A leash on a child process: when this process dies, however it dies, the child is killed.
 
-A small shell holds the other end of a pipe. It reads nothing until every holder of our end is gone, which
-happens on SIGKILL too, then kills the child and deletes what it left. POSIX only (Linux and macOS).
+A small shell reads process ids from a pipe. The pipe ends when every holder of our end is gone, which happens
+on SIGKILL too; then the shell kills the last process named and deletes what it left. POSIX only (Linux and macOS).
 """
 
 from __future__ import annotations
@@ -9,22 +9,38 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-WATCH = 'read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || { sleep 1; rm -rf "$2"; }'
+WATCH = """
+while read -r pid; do last=$pid; done
+[ -z "$last" ] || kill -9 "$last" 2>/dev/null
+[ -z "$1" ] || { sleep 1; rm -rf "$1"; }
+"""
+# The child names itself before it becomes the command, so it is never off the leash, not for a millisecond.
+JOIN = 'echo $$ >&0; exec "$@" </dev/null'
 
 
 class Leash:
-    """Kills process `pid` and deletes directory `leftovers` if the current process ends before `release()`."""
+    """Kills the child and deletes directory `leftovers` if the current process ends before `release()`.
 
-    def __init__(self, pid: int, leftovers: Path | None = None):
+    The child is process `pid`, or the one that `start` started last.
+    """
+
+    def __init__(self, pid: int | None = None, leftovers: Path | None = None):
         self._shell = subprocess.Popen(
-            ["sh", "-c", WATCH, "leash", str(pid), str(leftovers or "")],
+            ["/bin/sh", "-c", WATCH, "leash", str(leftovers or "")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            bufsize=0,
         )
+        if pid:
+            self._shell.stdin.write(b"%d\n" % pid)
+
+    def start(self, command: list[str], **options) -> subprocess.Popen:
+        """Start a child on the leash; `options` are Popen's, except that it has no standard input."""
+        return subprocess.Popen(["/bin/sh", "-c", JOIN, "sh", *command], stdin=self._shell.stdin, **options)
 
     def release(self) -> None:
-        """Let the child go: call once it has ended."""
+        """Let the child go: call once it has ended, since its id may be given to another process."""
         self._shell.kill()
         self._shell.communicate()

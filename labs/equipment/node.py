@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,10 +16,14 @@ from pathlib import Path
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
 from labs.equipment.leash import Leash
+from labs.equipment.ports import PortTaken, require_free
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
+CONFIG = "server.properties"
 # C1 only: starts in half the time. A benchmark turns it off, since a long run is slower with it.
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
+# On a full disk a broker starts, answers, and dies of its first write.
+LEAST_SPACE = 100 << 20
 
 
 class BrokerError(RuntimeError):
@@ -27,7 +33,8 @@ class BrokerError(RuntimeError):
 class Node:
     """A Kafka node with a data directory of its own, which outlives restarts of the process.
 
-    `properties` is the node's server.properties; `port` is where clients reach it on 127.0.0.1.
+    `properties` is the node's server.properties. It listens on 127.0.0.1: for clients at `port`, for its peers
+    at `quorum_port`.
     """
 
     def __init__(
@@ -35,119 +42,121 @@ class Node:
         node_id: int,
         directory: Path,
         port: int,
+        quorum_port: int,
         properties: Mapping[str, str],
         cluster_id: str,
         jvm_options: tuple[str, ...] = QUICK_START,
         temporary: Path | None = None,
     ):
-        self.node_id, self.port = node_id, port
+        self.node_id, self.port, self.quorum_port = node_id, port, quorum_port
         self.directory, self.log_file = directory, directory / "broker.log"
-        self._config = directory / "server.properties"
-        self._properties = dict(properties, **{"log.dirs": str(directory / "data")})
+        # Relative to the directory, where the process runs: Kafka splits a path at commas and reads it as Latin-1.
+        self._properties = dict(properties, **{"log.dirs": "data"})
         self._cluster_id, self._jvm_options, self._temporary = cluster_id, jvm_options, temporary
         self._process: subprocess.Popen | None = None
         self._leash: Leash | None = None
+        self._log_start = 0
 
     @property
     def pid(self) -> int | None:
         """The process id while the process exists (paused or not), else None."""
-        return self._process.pid if self._process and self._process.poll() is None else None
+        if self._process and self._process.poll() is None:
+            return self._process.pid
+        leash, self._leash = self._leash, None
+        if leash:
+            leash.release()
+        return None
 
     def launch(self) -> None:
         """Start the process, formatting the data directory first if it is new. Does not wait: see `wait_ready`."""
         if self.pid:
             return
         require_free(self.port)
+        require_free(self.quorum_port)
+        leash = Leash(leftovers=self._temporary)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._config.write_text("".join(f"{k}={_escaped(v)}\n" for k, v in self._properties.items()))
-            if not (self.directory / "data" / "meta.properties").exists():
-                self._format()
+            self._prepare(leash)
             with self.log_file.open("ab") as log:
-                self._process = subprocess.Popen(
-                    self._java("kafka.Kafka", str(self._config)),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,  # Ctrl-C is for this process; it stops the broker in its own time
-                )
-        except OSError as error:
-            raise BrokerError(f"the broker's directory {self.directory} cannot be used: {error}") from error
-        self._leash = Leash(self._process.pid, self._temporary)
+                self._log_start = log.tell()
+                self._process = self._start(leash, "kafka.Kafka", CONFIG, stdout=log, stderr=log)
+        except BaseException as error:
+            leash.release()
+            if isinstance(error, OSError):
+                raise BrokerError(f"the broker's directory {self.directory} cannot be used: {error}") from error
+            raise
+        self._leash = leash
 
     def wait_ready(self, timeout: float = 60) -> None:
         """Wait until the node answers on its port. Raises BrokerError with the log's last lines."""
         deadline = time.monotonic() + timeout
         while not answers(self.port):
             if self.pid is None:
-                raise BrokerError(f"the broker ended while starting.\n{self.last_lines()}")
+                lines = self.last_lines()
+                kind = PortTaken if "Address already in use" in lines else BrokerError
+                raise kind(f"the broker ended while starting.\n{lines}")
             if time.monotonic() > deadline:
                 self.signal(signal.SIGKILL)
                 raise BrokerError(f"the broker did not answer within {timeout:g} s.\n{self.last_lines()}")
             time.sleep(0.02)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process that this object started; after a fatal one, wait until it is gone."""
+        """Send a signal to the process that this object started. After a fatal one, `wait_gone`."""
         if self.pid is None:
             return
         self._process.send_signal(number)
-        if number in (signal.SIGKILL, signal.SIGTERM):
+        if number == signal.SIGTERM:
+            self._process.send_signal(signal.SIGCONT)  # while paused it would not hear
+
+    def wait_gone(self, timeout: float = 30) -> None:
+        """Wait until the process has ended; kill it if that takes more than `timeout` seconds."""
+        while self.pid:
             try:
-                self._process.wait(timeout=30)
+                self._process.wait(timeout)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
-        if self._process.returncode is not None and self._leash:
-            self._leash.release()
-            self._leash = None
 
     def last_lines(self, count: int = 15) -> str:
-        """Return the end of the node's log, for an error message."""
-        with contextlib.suppress(OSError):
-            lines = self.log_file.read_text(errors="replace").splitlines()[-count:]
-            return "\n".join([f"Last lines of {self.log_file}:", *(f"  {line}" for line in lines)])
+        """Return the end of what the process logged, less what seldom tells why it ended, for an error message."""
+        with contextlib.suppress(OSError), self.log_file.open(errors="replace") as log:
+            log.seek(self._log_start)
+            return f"Last lines of {self.log_file}:\n{_telling(log.read(), count)}"
         return "It left no log."
 
-    def _format(self) -> None:
-        formatted = subprocess.run(
-            self._java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._config), "-g"),
-            capture_output=True,
+    def _prepare(self, leash: Leash) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.directory).free
+        if free < LEAST_SPACE:
+            raise BrokerError(
+                f"the disk of {self.directory} has {free >> 20} MB left, and a broker needs {LEAST_SPACE >> 20} MB; "
+                "free some, or give it a directory on another disk (TMPDIR says where a temporary one is made)"
+            )
+        (self.directory / CONFIG).write_text("".join(f"{k}={_escaped(v)}\n" for k, v in self._properties.items()))
+        if (self.directory / "data" / "meta.properties").exists():
+            return
+        formatting = self._start(
+            leash,
+            *("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", CONFIG, "-g"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
         )
-        if formatted.returncode:
-            said = (formatted.stdout + formatted.stderr).strip()[-2000:]
-            raise BrokerError(f"the broker's directory {self.directory} cannot be formatted: {said}")
+        said, _ = formatting.communicate()
+        if formatting.returncode:
+            raise BrokerError(f"the broker's directory {self.directory} cannot be prepared:\n{_telling(said)}")
 
-    def _java(self, main: str, *arguments: str) -> list[str]:
-        options = ["-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", *self._jvm_options]
-        options += [
-            f"-Dlog4j2.configurationFile={LOG4J}",
+    def _start(self, leash: Leash, main: str, *arguments: str, **options) -> subprocess.Popen:
+        command = [
+            find_java().executable,
+            *("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", *self._jvm_options),
+            f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
             "-Dlabs.log.level=info",
             "-Djava.awt.headless=true",
+            *("-cp", os.pathsep.join(map(str, broker_jars())), main, *arguments),
         ]
-        class_path = os.pathsep.join(map(str, broker_jars()))
-        return [find_java().executable, *options, "-cp", class_path, main, *arguments]
-
-
-def free_ports(count: int) -> list[int]:
-    """Return `count` distinct ports that were free on 127.0.0.1 a moment ago."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-def require_free(port: int) -> None:
-    """Raise BrokerError if something already listens on the port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise BrokerError(
-                f"port {port} on 127.0.0.1 is in use by another program; choose another port or end that program"
-            ) from error
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # a JVM cannot enter café/ in the C locale
+        # In a session of its own: Ctrl-C is for this process, which stops the broker in its own time.
+        return leash.start(command, cwd=self.directory, env=environment, start_new_session=True, **options)
 
 
 def answers(port: int) -> bool:
@@ -159,6 +168,12 @@ def answers(port: int) -> bool:
             return connection.recv(8)[4:] == b"\x00\x00\x00\x01"
     except OSError:
         return False
+
+
+def _telling(log: str, count: int = 15) -> str:
+    lines = log.splitlines()
+    telling = [line for line in lines if not re.match(r"\s+(at |\.\.\. )|\S+ INFO ", line)]
+    return "\n".join(f"  {line}" for line in (telling or lines)[-count:])
 
 
 def _escaped(value: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from labs.equipment.jars import connector_jars
@@ -33,6 +36,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
     if running:
         return running
     os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # another Spark's jars would not fit the connector
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _on_this_machine():
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -47,9 +51,13 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
         raise SparkError("\n  ".join([f"Spark did not start. Last lines of {spark_log()}:", *lines])) from error
 
 
+@functools.cache
 def spark_log() -> Path:
-    """Return the file that holds what this process's Spark had to say."""
-    return Path(tempfile.gettempdir()) / f"labs-spark-{os.getpid()}.log"
+    """Return the file that holds what this process's Spark had to say, until this process ends."""
+    handle, name = tempfile.mkstemp(prefix="labs-spark-", suffix=".log")
+    os.close(handle)
+    atexit.register(Path(name).unlink, missing_ok=True)
+    return Path(name)
 
 
 def _settings(quick_start: bool) -> dict[str, str]:

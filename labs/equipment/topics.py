@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError
 
 from labs.equipment.eventually import eventually
+
+Client = TypeVar("Client")
+
+# How long a broker may take to answer; its restart takes 5 s.
+PATIENCE_MS = 15_000
 
 
 class KafkaUnreachable(ConnectionError):
     """No Kafka answers at the address."""
 
 
+class TopicRefused(RuntimeError):
+    """Kafka does not create a topic like that."""
+
+
 @contextmanager
 def admin(bootstrap_servers: str) -> Iterator[KafkaAdminClient]:
     """Open a kafka-python admin client. Raises KafkaUnreachable."""
+    with closing(_open(KafkaAdminClient, bootstrap_servers)) as client:
+        yield client
+
+
+def _open(client: type[Client], bootstrap_servers: str) -> Client:
     try:
-        client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+        return client(bootstrap_servers=bootstrap_servers, bootstrap_timeout_ms=PATIENCE_MS)
     except KafkaError as error:
         raise KafkaUnreachable(
             f"no Kafka answers at {bootstrap_servers} ({type(error).__name__}): is the broker running, and the address "
             "right? `python -m labs broker` starts one and prints its address"
         ) from error
-    with closing(client):
-        yield client
 
 
 def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replication: int = 1, **settings: str) -> str:
     """Create a topic unless it exists, wait until it can be used, and return its name.
 
-    `settings` are topic settings with `_` for `.`, such as `retention_ms="1000"`.
+    `settings` are topic settings with `_` for `.`, such as `retention_ms="1000"`. Raises KafkaUnreachable and
+    TopicRefused.
     """
     configs = {key.replace("_", "."): value for key, value in settings.items()}
     with admin(bootstrap_servers) as client:
@@ -41,12 +56,18 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replica
             client.create_topics([NewTopic(name, partitions, replication, topic_configs=configs)])
         except TopicAlreadyExistsError:
             return name
+        except BrokerResponseError as error:
+            said = re.search(r"error_message=(['\"])(.+?)\1, ", str(error))
+            raise TopicRefused(f"topic {name!r} was not created: {said[2] if said else error}") from error
     eventually(lambda: len(end_offsets(bootstrap_servers, name)) == partitions)
     return name
 
 
 def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
-    """Return the log end of each partition: partition -> the offset that the next record will get."""
-    with closing(KafkaConsumer(bootstrap_servers=bootstrap_servers)) as consumer:
+    """Return the log end of each partition: partition -> the offset that the next record will get.
+
+    Nothing, if there is no such topic. Raises KafkaUnreachable.
+    """
+    with closing(_open(KafkaConsumer, bootstrap_servers)) as consumer:
         partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
         return {at.partition: end for at, end in consumer.end_offsets(partitions).items()}

@@ -13,8 +13,8 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Outcome(StrEnum):
-    """What became of a result. A record beyond the first of its window and IP is duplicated, whatever its count."""
+class Fate(StrEnum):
+    """What became of a result. Each record beyond the first of its window and IP is duplicated."""
 
     DELIVERED = "delivered"
     DUPLICATED = "duplicated"
@@ -35,7 +35,7 @@ class Anomaly(Enum):
     TORN_BATCH = "Only some of the rows that an attempt at a batch wrote are visible."
     NONMONOTONIC = "A partition holds rows of a batch after rows of a later batch."
     READERS_DISAGREE = "A record was seen by only one of two readers."
-    HANGING_TRANSACTION = "What was written last to a partition cannot be read: a transaction stays open before it."
+    HANGING_TRANSACTION = "What was written last to a partition cannot be read: an open transaction hides it."
     SOURCE_LOST = "A record that was acknowledged is not in the source topic."
     SOURCE_DUPLICATE = "A record is in the source topic more often than it was sent."
     LATE_DROPPED = "A record came after its window was final, and was dropped as it should be."

@@ -1,19 +1,19 @@
 """The auditor: compares the results that were observed with those that were expected, and judges.
 
-It knows nothing of Kafka or Spark, only plain records, so it can judge any pipeline. `expected` must come from
-an independent path, such as counting the log itself.
+It knows nothing of Kafka or Spark, only plain records, so it can judge any pipeline. `expected` must come
+from an independent path, such as counting the log itself.
 
-Guarantee: valid means that every expected result was read exactly once with the right count, apart from what
-late records explain, and that no other evidence given speaks against it. Each anomaly is judged by itself, so
-one failure may show as several. Where it stops: it judges what was read, not what the reader left out, and only
-by the evidence that it is given; `Audit.judged` says which anomalies that evidence could have shown.
+Guarantee: valid means that every expected result was read exactly once with the right count, apart from
+what late records explain, and that no other evidence given speaks against it. Each anomaly is judged by
+itself, so one failure may show as several. Where it stops: it judges what was read, not what the reader left
+out, and only by the evidence that it is given; `Audit.judged` says which anomalies that could have shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from labs.evidence.anomaly import Anomaly, Outcome, Verdict
+from labs.evidence.anomaly import Anomaly, Fate, Verdict
 from labs.evidence.batches import Batches
 from labs.evidence.comparison import Comparison
 from labs.evidence.cross_checks import judge_readers, judge_sentinels, judge_source
@@ -21,7 +21,7 @@ from labs.evidence.findings import Findings
 from labs.evidence.history import Key, Result, SourceHistory
 from labs.evidence.verdict import Audit
 
-__all__ = ["Anomaly", "Audit", "Outcome", "Result", "SourceHistory", "Verdict", "audit"]
+__all__ = ["Anomaly", "Audit", "Fate", "Result", "SourceHistory", "Verdict", "audit"]
 
 
 def audit(
@@ -39,13 +39,13 @@ def audit(
     """Judge the results that a reader `observed`, in any order; None means that nothing could be read.
 
     expected       number of requests per (window start in epoch milliseconds, IP)
-    late_dropped   how many of the requests came too late to be counted: per result, which is exact, or in total,
-                   which explains what is missing only if the two are equal
-    indeterminate  how many of the requests in `expected` were sent but never acknowledged; if no more than that
-                   is missing the verdict is unknown, because nobody can tell whether it was lost
+    late_dropped   how many of the requests came too late to be counted: per result, which is exact, or in
+                   total, which explains what is missing only if the two are equal
+    indeterminate  how many of the requests in `expected` were sent but never acknowledged; if no more than
+                   that is missing the verdict is unknown, because nobody can tell whether it was lost
     source         what was sent against what the source topic holds
     second_reader  what another reader of the same topic observed
-    aborted        the attempts whose transactions were aborted, such as those that read_committed does not show
+    aborted        the attempts whose transactions were aborted, as are those that only read_uncommitted shows
     sentinels      partition -> whether the record that was written to it last of all could be read
     reader_error   why the reader stopped before the end; what is missing is then not called lost
 
@@ -70,7 +70,7 @@ def audit(
     comparison.judge(expected, late)
     comparison.settle(late_total, indeterminate, complete)
     evidence(complete, Anomaly.LOST)
-    if evidence(aborted is not None, Anomaly.ABORTED_READ):
+    if evidence(aborted is not None and batches.have_attempts, Anomaly.ABORTED_READ):
         batches.judge_aborted(aborted, findings)
     if evidence(batches.have_positions, Anomaly.NONMONOTONIC):
         batches.judge_order(findings)

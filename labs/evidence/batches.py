@@ -5,7 +5,7 @@ All of it is read from the headers and positions that the results carry. What ca
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
 
 from labs.evidence.anomaly import Anomaly
@@ -45,7 +45,7 @@ class Batches:
         for result in results:
             where = (result.partition, result.batch_id, result.attempt)
             if where != latest:  # rows of one attempt mostly come one after the other
-                latest, rows = where, self._rows[where]
+                latest, rows = where, self._rows[where] if where[1:] != (None, None) else Rows()
             rows.seen += 1
             if result.batch_rows is not None:
                 rows.declared = max(rows.declared or 0, result.batch_rows)
@@ -60,52 +60,64 @@ class Batches:
 
     @property
     def have_positions(self) -> bool:
-        return any(b is not None and p is not None and r.last is not None for (p, b, _), r in self._rows.items())
+        """Tell whether any row says both which batch it is of and where in which partition it lies."""
+        return bool(self._ranges())
+
+    @property
+    def have_attempts(self) -> bool:
+        return any(attempt is not None for _, _, attempt in self._rows)
 
     def judge_aborted(self, aborted: Container[str], findings: Findings) -> None:
         """Report every row of an attempt whose transaction was aborted."""
         for (partition, batch_id, attempt), rows in self._rows.items():
             if attempt in aborted:
-                sentence = "attempt {} at batch {} was aborted, yet {} of its rows were read, partition {}, offset {}"
-                where = (partition, rows.first)
-                findings.add(Anomaly.ABORTED_READ, sentence, attempt, batch_id, rows.seen, *where, times=rows.seen)
+                where = "" if rows.first is None else f", partition {partition} from offset {rows.first}"
+                sentence = "attempt {} at batch {} was aborted, yet {} of its rows were read{}"
+                values = (attempt, batch_id, rows.seen, where)
+                findings.add(Anomaly.ABORTED_READ, sentence, *values, times=rows.seen)
 
     def judge_whole(self, findings: Findings) -> None:
         """Report each attempt of which fewer rows are visible than it wrote.
 
         Where only the last row says how many there are, an attempt of which no row says so lacks that one.
-        A sink that never says so cannot be judged: with no totals in the whole history, nothing is reported.
+        Call it only if there are totals: a sink that never gives any is not judged.
         """
-        seen: defaultdict[tuple, int] = defaultdict(int)
+        seen: Counter[tuple] = Counter()
         declared: dict[tuple, int] = {}
-        for (_, *attempt), rows in self._rows.items():
-            seen[*attempt] += rows.seen
+        for (_, *names), rows in self._rows.items():
+            attempt = tuple(names)
+            seen[attempt] += rows.seen
             if rows.declared is not None:
-                declared[*attempt] = max(declared.get(tuple(attempt), 0), rows.declared)
+                declared[attempt] = max(declared.get(attempt, 0), rows.declared)
         for (batch_id, attempt), visible in seen.items():
             wrote = declared.get((batch_id, attempt))
-            if wrote is None and declared:
-                sentence = "batch {}, attempt {}: {} rows are visible, but not the last one"
+            if wrote is None:
+                sentence = "batch {}, attempt {}: rows visible: {}, but not the last one"
                 findings.add(Anomaly.TORN_BATCH, sentence, batch_id, attempt, visible)
-            elif wrote is not None and visible < wrote:
-                sentence = "batch {}, attempt {}: {} of {} rows are visible"
+            elif visible < wrote:
+                sentence = "batch {}, attempt {}: rows visible: {} of {}"
                 findings.add(Anomaly.TORN_BATCH, sentence, batch_id, attempt, visible, wrote)
 
     def judge_order(self, findings: Findings) -> None:
-        """Report each batch and partition that has a row behind (at a higher offset than) one of a later batch.
+        """Report each batch and partition that has a row behind one of a later batch.
 
         Repeating a batch is not going back. The order in which the results were given does not matter.
         """
+        for partition, batches in sorted(self._ranges().items()):
+            later_batch, later_first = None, float("inf")
+            for batch_id, (first, last) in sorted(batches.items(), reverse=True):
+                if last > later_first:
+                    sentence = "partition {}: batch {} at offset {}, behind batch {} at offset {}"
+                    values = (partition, batch_id, last, later_batch, later_first)
+                    findings.add(Anomaly.NONMONOTONIC, sentence, *values)
+                if first < later_first:
+                    later_batch, later_first = batch_id, first
+
+    def _ranges(self) -> dict[int, dict[int, tuple[int, int]]]:
+        """Return partition -> batch -> its first and last offset there."""
         ranges: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
         for (partition, batch_id, _), rows in self._rows.items():
             if partition is not None and batch_id is not None and rows.last is not None:
                 first, last = ranges[partition].get(batch_id, (rows.first, rows.last))
                 ranges[partition][batch_id] = min(first, rows.first), max(last, rows.last)
-        for partition, batches in sorted(ranges.items()):
-            later_batch, later_first = None, None
-            for batch_id, (first, last) in sorted(batches.items(), reverse=True):
-                if later_first is not None and last > later_first:
-                    sentence = "partition {}: batch {} at offset {}, behind batch {} at offset {}"
-                    findings.add(Anomaly.NONMONOTONIC, sentence, partition, batch_id, last, later_batch, later_first)
-                if later_first is None or first < later_first:
-                    later_batch, later_first = batch_id, first
+        return ranges

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from labs.evidence.anomaly import Anomaly, Outcome
+from labs.evidence.anomaly import Anomaly, Fate
 from labs.evidence.batches import Batches
 from labs.evidence.findings import Findings
 from labs.evidence.history import Key, Result
@@ -19,7 +19,7 @@ class Comparison:
 
     def __init__(self, observed: Iterable[Result], batches: Batches, findings: Findings) -> None:
         """Index the observed results in one pass, which also fills `batches`."""
-        self.by_window: dict[Outcome, Counter[int]] = {outcome: Counter() for outcome in Outcome}
+        self.by_window: dict[Fate, Counter[int]] = {fate: Counter() for fate in Fate}
         self.unread = 0  # results that an incomplete read does not contain
         self.doubt = ""  # why nobody can tell whether something was lost
         self.note = ""  # why an explanation that was offered does not fit
@@ -37,13 +37,13 @@ class Comparison:
         self.records = len(self._first) + sum(map(len, self._again.values()))
 
     def judge(self, expected: Mapping[Key, int], late: Mapping[Key, int]) -> None:
-        """Judge every result except those that fall short; `late` is how many requests each key lost by rights."""
+        """Judge every result except those that fall short; `late` is how many requests each rightly lacks."""
         due = dict(expected)
         for key, times in late.items():
             if times and key in due:
                 due[key] -= times
                 self._add_late(key, times, expected[key])
-        delivered, wrong = self.by_window[Outcome.DELIVERED], self.by_window[Outcome.WRONG]
+        delivered, wrong = self.by_window[Fate.DELIVERED], self.by_window[Fate.WRONG]
         for key, count in due.items():
             first = self._first.get(key)
             if first is None:
@@ -65,9 +65,9 @@ class Comparison:
                 self._judge_copies(key)
 
     def settle(self, late: int, indeterminate: int, complete: bool) -> None:
-        """Judge the results that fall short, given how many requests in all were late or may never have been sent.
+        """Judge the results that fall short, given how many requests in all were late or may not be stored.
 
-        `complete` tells whether everything was read; else nothing is called lost.
+        `complete` tells whether everything was read; if not, nothing is called lost.
         """
         if not complete:
             self.unread = sum(found is None for *_, found in self._short)
@@ -77,7 +77,7 @@ class Comparison:
             for key, due, found in self._short:
                 self._add_late(key, due - (found or 0), due)
                 if found is not None:
-                    self.by_window[Outcome.DELIVERED][key[0]] += 1
+                    self.by_window[Fate.DELIVERED][key[0]] += 1
         elif missing and missing <= late + indeterminate and (missing > late or not complete):
             self.doubt = f"{missing:,} missing requests may be among {indeterminate:,} unacknowledged"
             self.doubt += f" and {late:,} late ones" if late else " ones"
@@ -89,28 +89,30 @@ class Comparison:
 
     def _judge_short(self, key: Key, due: int, found: int | None) -> None:
         if found is None:
-            self.by_window[Outcome.LOST][key[0]] += 1
+            self.by_window[Fate.LOST][key[0]] += 1
             self._findings.add(Anomaly.LOST, "{} expected, no record", due, key=key)
         else:
-            self.by_window[Outcome.WRONG][key[0]] += 1
+            self.by_window[Fate.WRONG][key[0]] += 1
             self._findings.add(Anomaly.UNDERCOUNT, "{} instead of {}", found, due, key=key)
 
     def _judge_copies(self, key: Key) -> bool:
         """Report a result that is there more than once, and tell whether its counts are unequal."""
-        copies = [self._first[key], *self._again[key]]
-        again = len(copies) - 1
-        self.by_window[Outcome.DUPLICATED][key[0]] += again
-        conflict = any(copy.count != copies[0].count for copy in copies)
-        anomaly, times = (Anomaly.CONFLICT, 1) if conflict else (Anomaly.DUPLICATE, again)
-        self._findings.add(anomaly, _in_words, copies, key=key, times=times)
-        return conflict
+        first, again = self._first[key], self._again[key]
+        self.by_window[Fate.DUPLICATED][key[0]] += len(again)
+        for copy in again:
+            if copy.count != first.count:
+                self._findings.add(Anomaly.CONFLICT, _in_words, first, *again, key=key)
+                return True
+        self._findings.add(Anomaly.DUPLICATE, _in_words, first, *again, key=key, times=len(again))
+        return False
 
     def _add_late(self, key: Key, dropped: int, of: int) -> None:
         sentence = "{} of {} requests came too late"
         self._findings.add(Anomaly.LATE_DROPPED, sentence, dropped, of, key=key, times=dropped)
 
 
-def _in_words(copies: list[Result]) -> str:
+def _in_words(*copies: Result) -> str:
     # No attempts and offsets: the sentence has to be the same whenever a lesson is run.
-    said = [str(copy.count) + ("" if copy.batch_id is None else f" in batch {copy.batch_id}") for copy in copies]
+    batches = ("" if copy.batch_id is None else f" in batch {copy.batch_id}" for copy in copies)
+    said = [f"{copy.count}{batch}" for copy, batch in zip(copies, batches, strict=True)]
     return ", then ".join(said[:3]) + (f", and {len(said) - 3} more" if len(said) > 3 else "")

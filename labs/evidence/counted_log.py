@@ -17,9 +17,9 @@ from rich.progress import Progress
 
 from labs.equipment.topics import create_topic
 from labs.evidence.audit import Audit, audit
+from labs.evidence.checkpoint import read_checkpoint
 from labs.evidence.expected import Expected
 from labs.evidence.prediction import predict, read_source_records
-from labs.evidence.checkpoint import read_checkpoint
 from labs.evidence.reader import read_results
 from labs.pipeline import ip_count
 from labs.pipeline.access_log import LogReport, read_access_log

@@ -11,7 +11,7 @@ from labs.evidence.history import Result, SourceHistory
 
 
 def judge_readers(first: Iterable[Result], second: Iterable[Result], findings: Findings) -> None:
-    """Report each record that only one of two readers saw, such as one that watched all along and a latecomer.
+    """Report each record that only one of two readers saw: one watched all along, say, and one came later.
 
     Records are told apart by their positions if both readers noted them, else by what they say.
     """
@@ -22,12 +22,11 @@ def judge_readers(first: Iterable[Result], second: Iterable[Result], findings: F
         only = readers[name] - readers[other]
         for window_start, ip, count, partition, offset in sorted(only, key=str):
             record = (window_start, ip, count, partition, offset)
-            sentence = "the {} reader saw the count {}{} {} more times than the {} reader did"
-            where = "" if offset is None else f" at partition {partition}, offset {offset},"
-            values = (name, count, where, only[record], other)
-            findings.add(
-                Anomaly.READERS_DISAGREE, sentence, *values, key=(window_start, ip), times=only[record]
-            )
+            sentence = "the count {}{} was seen {} times more by the {} reader than by the {}"
+            where = "" if offset is None else f" at partition {partition}, offset {offset}"
+            times = only[record]
+            values = (count, where, times, name, other)
+            findings.add(Anomaly.READERS_DISAGREE, sentence, *values, key=(window_start, ip), times=times)
 
 
 def judge_sentinels(readable: Mapping[int, bool], findings: Findings) -> None:
@@ -40,7 +39,7 @@ def judge_sentinels(readable: Mapping[int, bool], findings: Findings) -> None:
 
 def judge_source(source: SourceHistory, findings: Findings) -> None:
     """Report the records that the source topic holds too seldom or too often, given how each send ended."""
-    for key in source.acknowledged.keys() | source.stored.keys():
+    for key in dict.fromkeys((*source.acknowledged, *source.stored)):
         acknowledged, stored = source.acknowledged.get(key, 0), source.stored.get(key, 0)
         sent = acknowledged + source.indeterminate.get(key, 0)
         if stored < acknowledged:

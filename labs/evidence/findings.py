@@ -29,8 +29,8 @@ class Findings:
     ) -> None:
         """Count the anomaly `times` times.
 
-        `sentence`, a template for `values` or a function of them, is put into words, after the key, only if it
-        becomes one of the examples: there may be a million others.
+        `sentence` is a template for `values` or a function of them. It is put into words, after the key, only
+        if it becomes one of the examples: there may be a million others.
         """
         self.counts[anomaly] += times
         examples = self.examples.setdefault(anomaly, [])

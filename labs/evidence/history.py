@@ -35,7 +35,7 @@ class Result:
 class SourceHistory:
     """What was sent to the source topic and what it holds, as numbers of records per (event time, IP).
 
-    `acknowledged` sends must be stored, `indeterminate` ones (never acknowledged, never refused for good) may be.
+    What was acknowledged must be stored; what is indeterminate, because no answer ever came, may be.
     """
 
     acknowledged: Mapping[Key, int]

@@ -57,14 +57,14 @@ STAGES = (NO_CHECKPOINT, CHECKPOINT, IDEMPOTENT, TRANSACTIONS, EXACTLY_ONCE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a stage did with a fault: the audit, how often the query ran, and the topic with the results.
+    """What a stage did with its faults: the audit, how often the query ran, and the topic with the results.
 
-    `struck` is False when the stage never passes the fault's point, so that nothing was tried.
+    `struck` are those of the faults that found the point where they strike; a stage may not have it.
     """
 
     stage: str
-    fault: Fault | None
-    struck: bool
+    faults: tuple[Fault, ...]
+    struck: tuple[Fault, ...]
     audit: Audit
     attempts: list[Attempt]
     topic: str
@@ -73,11 +73,11 @@ class Outcome:
         """Return {stage, fault, expected, lost, duplicated, verdict} for tables, plots and JSON."""
         return {
             "stage": self.stage,
-            "fault": self.fault.point if self.fault else None,
+            "fault": " + ".join(fault.point for fault in self.faults) or None,
             "expected": self.audit.expected,
             "lost": self.audit.lost,
             "duplicated": self.audit.duplicated,
-            "verdict": str(self.audit.verdict.value) if self.struck or not self.fault else "not reached",
+            "verdict": self.audit.verdict.value if self.struck == self.faults else "not reached",
         }
 
 
@@ -86,12 +86,11 @@ def run_stage(
     spark: SparkSession,
     bootstrap_servers: str,
     expected: Mapping[tuple[int, str], int],
-    fault: Fault | None = None,
-    *,
+    *faults: Fault,
     source_topic: str = SOURCE_TOPIC,
     records_per_batch: int | None = None,
 ) -> Outcome:
-    """Run the IP count into a fresh topic, crash it at `fault`, restart it until it is done, and audit."""
+    """Run the IP count into a fresh topic, crash it at each fault, restart it until it is done, and audit."""
     topic = create_topic(bootstrap_servers, f"ip_count_sink_{uuid.uuid4().hex[:8]}", partitions=1)
     sink = stage.make_sink(topic, bootstrap_servers)
     directories: list[str] = []
@@ -104,10 +103,10 @@ def run_stage(
         ip_count.start(ip_count.ip_count(records), sink, directories[-1]).awaitTermination()
 
     try:
-        with armed(*[fault] if fault else []) as struck:
-            attempts = Supervisor(attempt, restarts=3, delay=0, report=lambda _: None).run()
+        with armed(*faults) as struck:
+            attempts = Supervisor(attempt, restarts=len(faults) + 1, delay=0, report=lambda _: None).run()
     finally:
         for directory in directories:
             shutil.rmtree(directory, ignore_errors=True)
     verdict = audit(expected, read_results(bootstrap_servers, topic))
-    return Outcome(stage.name, fault, bool(struck), verdict, attempts, topic)
+    return Outcome(stage.name, faults, tuple(struck), verdict, attempts, topic)

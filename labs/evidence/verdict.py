@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from labs.evidence.anomaly import Anomaly, Outcome, Verdict
+from labs.evidence.anomaly import Anomaly, Fate, Verdict
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -22,7 +22,7 @@ class Audit:
     observed: int  # records read
     counts: Counter[Anomaly]  # only what was found; 0 for the rest
     examples: dict[Anomaly, list[str]]  # the first three of each
-    by_window: dict[Outcome, Counter[int]]  # window start in epoch milliseconds -> records (of lost ones, results)
+    by_window: dict[Fate, Counter[int]]  # window start in epoch milliseconds -> how many
     judged: frozenset[Anomaly]  # what the evidence was sufficient to find
     reason: str = field(default="")  # why the verdict is unknown, or what else stands in its way
 
@@ -34,12 +34,12 @@ class Audit:
     @property
     def delivered(self) -> int:
         """Results that are there with the right count, once or more."""
-        return self.by_window[Outcome.DELIVERED].total()
+        return self.by_window[Fate.DELIVERED].total()
 
     @property
     def duplicated(self) -> int:
         """Records beyond the first of their window and IP."""
-        return self.by_window[Outcome.DUPLICATED].total()
+        return self.by_window[Fate.DUPLICATED].total()
 
     @property
     def lost(self) -> int:

@@ -63,7 +63,7 @@ class Request(Enum):
 
 
 # Requests whose first field is the transactional id -> their first "flexible" version, which writes lengths as
-# varints and has tagged fields. (AddPartitionsToTxn 4 begins otherwise, and is spoken between brokers only.)
+# varints and has tagged fields.
 TRANSACTIONAL = {
     Request.PRODUCE: 9,
     Request.INIT_PRODUCER_ID: 2,
@@ -118,7 +118,7 @@ def read_request(frame: bytes) -> RequestHeader:
         fields = _Fields(frame, at=LENGTH)
         kind, version = Request(fields.int16()), fields.int16()
         who = (fields.int32(), fields.text())
-        if kind not in TRANSACTIONAL or version < (3 if kind is Request.PRODUCE else 0):
+        if not _begins_with_transactional_id(kind, version):
             return RequestHeader(kind, version, *who)
         if version >= TRANSACTIONAL[kind]:
             fields.skip_tagged_fields()
@@ -129,6 +129,14 @@ def read_request(frame: bytes) -> RequestHeader:
         return RequestHeader(kind, version, *who, transactional_id, answered=acks != 0)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"no Kafka request in plain text: {frame[:40]!r}") from error
+
+
+def _begins_with_transactional_id(kind: Request, version: int) -> bool:
+    if kind is Request.PRODUCE:
+        return version >= 3
+    if kind is Request.ADD_PARTITIONS_TO_TXN:
+        return version < 4  # later ones are sent between brokers, for many transactions at once
+    return kind in TRANSACTIONAL
 
 
 def correlation_id(response: bytes) -> int:
@@ -176,5 +184,8 @@ class _Fields:
     def _text(self, size: int) -> str | None:
         if size < 0:
             return None
+        text = self._data[self._at : self._at + size]
+        if len(text) < size:
+            raise IndexError("it ends in the middle of a text")
         self._at += size
-        return self._data[self._at - size : self._at].decode()
+        return text.decode()

@@ -1,7 +1,8 @@
-"""One fault of the network, armed in a proxy, for one request: what it waits for, and a handle to wait for it."""
+"""One failure of the network: which message it waits for, what it does to it, and how to wait until it has."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable
@@ -10,66 +11,75 @@ from typing import Literal
 
 from labs.faults.kafka_framing import LENGTH, Answer, Request, RequestHeader
 
+Direction = Literal["request", "response"]
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, kw_only=True)
 class NetworkFault:
-    """A fault for the next request of `kind`, or for the response to it: it strikes once.
+    """A fault that strikes once: the next request of `kind`, or the next response to one.
 
-    With `client_id` or `transactional_id` it waits for a request of that client. `struck` is set, and
-    `request` says which it was, as soon as it has struck.
+    `client_id` or `transactional_id` restrict it to one client. It delays by `seconds`; without them the
+    message is lost, and with `cut` its connection too. When it has struck, `struck` is set, and `request`
+    says what it hit.
     """
 
     kind: Request
+    direction: Direction
+    cut: bool
+    seconds: float = 0
     client_id: str | None = None
     transactional_id: str | None = None
-    at: Literal["request", "response"] = "response"
-    seconds: float = 0.0
-    cut: bool = True
     request: RequestHeader | None = None
-    struck: threading.Event = field(default_factory=threading.Event)
+    struck: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    def fits(self, request: RequestHeader) -> bool:
+    def __post_init__(self):
+        if self.seconds < 0:
+            raise ValueError(f"seconds: a delay cannot be negative ({self.seconds:g})")
+
+    def fits(self, direction: Direction, request: RequestHeader) -> bool:
+        """Tell whether this is a message to strike."""
         return (
-            self.kind is request.kind
+            (self.direction, self.kind) == (direction, request.kind)
             and self.client_id in (None, request.client_id)
             and self.transactional_id in (None, request.transactional_id)
         )
 
     def wait(self, timeout: float = 30) -> NetworkFault:
-        """Wait until the fault has struck, `timeout` seconds at most. Raises TimeoutError."""
+        """Wait until the fault has struck, `timeout` seconds at most, and return it. Raises TimeoutError."""
         if not self.struck.wait(timeout):
             who = self.transactional_id or self.client_id or "any client"
-            raise TimeoutError(f"no {self.kind} {self.at} of {who} passed the proxy within {timeout:g} s")
+            raise TimeoutError(f"no {self.kind} {self.direction} of {who} came through the proxy within {timeout:g} s")
         return self
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class HeldRequest(NetworkFault):
-    """A request that the proxy keeps until `deliver`."""
+    """A request that the proxy keeps to itself until `deliver`."""
 
-    frame: bytes = b""
-    _send: Callable[[HeldRequest, float], Answer] | None = None
-    _delivered: bool = False
+    sender: Callable[[HeldRequest, float], Answer] = field(repr=False)
+    frame: bytes = field(default=b"", repr=False)
+    answers: asyncio.Queue[Answer] = field(default_factory=asyncio.Queue, repr=False)
+    _delivered: bool = field(default=False, repr=False)
 
     def deliver(self, timeout: float = 30) -> Answer:
         """Let the broker have the request now, and return its answer.
 
-        It arrives over a connection of its own, as from a network that kept it too long. Waits for a request
-        to hold, and for the answer, `timeout` seconds at most each. Raises TimeoutError, ConnectionError.
+        It goes over a connection of its own, as a request that the network kept too long. Waits `timeout`
+        seconds at most for a request to be held, and again for the answer. Raises TimeoutError, OSError.
         """
         self.wait(timeout)
         if self._delivered:
-            raise RuntimeError(f"this {self.kind} request was delivered before; a request can be late only once")
+            raise RuntimeError(f"this {self.kind} request was delivered already: a network can keep it back only once")
         self._delivered = True
-        return self._send(self, timeout)
+        return self.sender(self, timeout)
 
 
 def exchange(port: int, frame: bytes, timeout: float) -> bytes:
-    """Send one request over a new connection to 127.0.0.1 and return the response. Raises TimeoutError, OSError."""
-    with socket.create_connection(("127.0.0.1", port), timeout) as connection, connection.makefile("rb") as answers:
+    """Send a request over a new connection to 127.0.0.1 and return the response to it. Raises OSError."""
+    with socket.create_connection(("127.0.0.1", port), timeout) as connection, connection.makefile("rb") as responses:
         connection.sendall(frame)
-        length = answers.read(LENGTH)
-        content = answers.read(int.from_bytes(length, "big"))
+        length = responses.read(LENGTH)
+        content = responses.read(int.from_bytes(length, "big"))
     if not content:
-        raise ConnectionError(f"the broker on port {port} closed the connection instead of answering")
+        raise ConnectionError(f"the broker at 127.0.0.1:{port} hung up instead of answering")
     return length + content

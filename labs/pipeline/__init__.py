@@ -3,6 +3,9 @@
 from labs.pipeline.at_least_once import SINK_TOPIC, AtLeastOnceKafkaSink
 from labs.pipeline.exactly_once import BatchFailed, ExactlyOnceKafkaSink, SinkRefused
 from labs.pipeline.fault_points import FAULT_POINTS
+from labs.pipeline.ip_count import ip_count as count_ips
+from labs.pipeline.ip_count import read_source
+from labs.pipeline.ip_count import start as start_query
 from labs.pipeline.source import SOURCE_TOPIC, close_windows, replay
 
 __all__ = [
@@ -14,5 +17,8 @@ __all__ = [
     "ExactlyOnceKafkaSink",
     "SinkRefused",
     "close_windows",
+    "count_ips",
+    "read_source",
     "replay",
+    "start_query",
 ]

@@ -12,37 +12,29 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-import sys
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache, partial
 from ipaddress import ip_address
-from itertools import chain
-from typing import BinaryIO, NamedTuple
+
+from labs.pipeline.log_lines import MAX_LINE, check_readable, whole_lines
+from labs.pipeline.log_report import BadLine, LogReport
 
 Access = tuple[int, str]  # (event time in epoch milliseconds UTC, client: an address or a host name)
 
-MAX_LINE = 64 * 1024  # bytes, without the newline
 CACHE_SIZE = 65_536  # entries
 END_OF_TIME = 253_402_300_800_000  # 10000-01-01T00:00:00Z: four-digit years end here, in Java and in Spark
-EXAMPLES_PER_REASON = 3
-EXAMPLE_LENGTH = 80
 
 # Every line matches, the last alternative being any line, so that findall gives one row per line. The
 # possessive quantifiers (++, *+) keep the time for a hostile line proportional to its length.
 _LINE = re.compile(
-    rb"""(?:\xef\xbb\xbf)?+(?:                          # a byte order mark, also amid concatenated files
+    rb"""(?:\xef\xbb\xbf)?(?:                           # a byte order mark, also amid concatenated files
     (?P<millis>-?\d++),(?P<address>[^\r\n]*+)\r?\n      # epoch_millis,ip
     |
     (?P<client>\S++)[ ]\S++[ ](?:\S++|[^"\n]*?)[ ]      # client, identity, user (which may hold spaces)
     \[(?P<stamp>[^][\n]++)\][ ]
     "[^"\n]*+(?:"(?![ ]\d{3}[ ])[^"\n]*+)*+"            # the request, which may hold quotes
-    [ ]\d{3}[ ](?:\d++|-)(?:[ \r].*)?+\n                # status, size, and whatever the format adds
+    [ ]\d{3}[ ](?:\d++|-)(?:[ \r].*)?\n                 # status, size, and whatever the format adds
     |
     .*\n)""",
     re.VERBOSE,
@@ -53,73 +45,6 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _CLIENT = re.compile(rb"[0-9A-Za-z:._%-]{1,254}")  # no comma: the source topic's records are "time,client"
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*(?!(?:\d+|0x[0-9a-f]*)\Z){_LABEL}")  # 1.2.3 is no name
-
-
-class BadLine(ValueError):
-    """A line that is no access; `reason` is a short, stable string to count by."""
-
-    def __init__(self, reason: str, line: bytes = b""):
-        super().__init__(f"{reason}: {printable(line)}" if line else reason)
-        self.reason = reason
-        self.line = line
-
-
-class LogUnreadable(OSError):
-    """A log cannot be opened or read at all."""
-
-
-class Example(NamedTuple):
-    file: str
-    line_number: int  # from 1
-    text: str  # printable
-
-
-@dataclass
-class LogReport:
-    """What became of the lines: `lines == good + bad_total` at every moment."""
-
-    lines: int = 0
-    good: int = 0
-    bad: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[Example]] = field(default_factory=dict)
-
-    @property
-    def bad_total(self) -> int:
-        return self.bad.total()
-
-    def accept(self, lines: int) -> None:
-        self.lines += lines
-        self.good += lines
-
-    def reject(self, reason: str, file: str, line_number: int, line: bytes) -> None:
-        self.lines += 1
-        self.bad[reason] += 1
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < EXAMPLES_PER_REASON:
-            examples.append(Example(file, line_number, printable(line)))
-
-    def as_dict(self) -> dict:
-        """Return plain values for JSON; `bad` is the total."""
-        examples = {reason: [e._asdict() for e in found] for reason, found in self.examples.items()}
-        return {
-            "lines": self.lines,
-            "good": self.good,
-            "bad": self.bad_total,
-            "bad_by_reason": dict(self.bad.most_common()),
-            "bad_examples": examples,
-        }
-
-    def __str__(self) -> str:
-        text = [f"lines: {self.lines:,} ({self.good:,} good, {self.bad_total:,} bad)"]
-        for reason, count in self.bad.most_common():
-            text.append(f"  {reason}: {count:,}")
-            text += [f"    {e.file}:{e.line_number}: {e.text}" for e in self.examples[reason]]
-        return "\n".join(text)
-
-
-def printable(line: bytes) -> str:
-    """Return the first 80 characters of a line in ASCII, other bytes and control codes escaped."""
-    return line[:EXAMPLE_LENGTH].decode("latin-1").encode("unicode_escape").decode("ascii")[:EXAMPLE_LENGTH]
 
 
 def parse_line(line: bytes, zone: tzinfo = UTC) -> Access:
@@ -148,54 +73,24 @@ def read_access_log(paths: Iterable[str | os.PathLike], report: LogReport, zone:
         paths = [paths]
     names = [os.fsdecode(path) for path in paths]
     for name in names:
-        _check_readable(name)
+        check_readable(name)
     return _read_all(names, report, _Parser(zone))
-
-
-def _check_readable(name: str) -> None:
-    # Looks without opening: a named pipe can be opened only once.
-    if name == "-":
-        if sys.stdin is None:
-            raise LogUnreadable("cannot read standard input: it is closed")
-        return
-    try:
-        mode = os.stat(name).st_mode
-    except (OSError, ValueError) as error:
-        raise _unreadable(name, error) from error
-    if stat.S_ISDIR(mode):
-        raise LogUnreadable(f"cannot read log {name!r}: it is a directory; name the files in it")
-    if not os.access(name, os.R_OK):
-        raise LogUnreadable(f"cannot read log {name!r}: permission denied; allow reading it, or use sudo")
-
-
-def _unreadable(name: str, error: Exception) -> LogUnreadable:
-    cause = getattr(error, "strerror", None) or error
-    return LogUnreadable(f"cannot read log {name!r}: {cause}; expected an access log, or - for standard input")
 
 
 def _read_all(names: list[str], report: LogReport, parser: _Parser) -> Iterator[Access]:
     for name in names:
-        with _open(name) as stream:
-            yield from _read(stream, "standard input" if name == "-" else name, report, parser)
+        yield from _read(name, report, parser)
 
 
-def _open(name: str) -> AbstractContextManager[BinaryIO]:
-    if name == "-":
-        return nullcontext(sys.stdin.buffer)
-    try:
-        return open(name, "rb")
-    except OSError as error:
-        raise _unreadable(name, error) from error
-
-
-def _read(stream: BinaryIO, name: str, report: LogReport, parser: _Parser) -> Iterator[Access]:
+def _read(name: str, report: LogReport, parser: _Parser) -> Iterator[Access]:
+    shown = "standard input" if name == "-" else name
     number = 1  # of the next line
 
     def reject(index: int, reason: str, line: bytes) -> None:
-        report.reject(reason, name, number + index, line)
+        report.reject(reason, shown, number + index, line)
 
     try:
-        for lines in _whole_lines(_blocks(stream, name)):
+        for lines in whole_lines(name):
             length = lines.find(b"\n")
             if length > MAX_LINE:
                 reject(0, "line too long", lines)
@@ -305,72 +200,3 @@ def _client(raw: bytes) -> str:
             return name
         raise BadLine("bad address", raw) from None
     return str(getattr(address, "ipv4_mapped", None) or address)
-
-
-def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the text of a stream, plain or gzip, in blocks of at most MAX_LINE bytes."""
-    try:
-        head = stream.read(2)
-        blocks = chain([head], iter(partial(stream.read1, MAX_LINE), b""))
-        yield from _gunzip(blocks) if head == b"\x1f\x8b" else blocks
-    except OSError as error:
-        raise _unreadable(name, error) from error
-
-
-def _gunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield all that can be read of gzip members; raise BadLine where they are damaged or end too early."""
-    member = None
-    for block in blocks:
-        while block:
-            if member is None:
-                block = block.lstrip(b"\0")  # padding after a member
-                member = zlib.decompressobj(wbits=31) if block else None
-                continue
-            before = member.copy()
-            try:
-                yield member.decompress(block, MAX_LINE)
-            except zlib.error:
-                yield b"".join(_up_to_damage(before, block))
-                raise BadLine("corrupt gzip") from None
-            block = member.unconsumed_tail
-            if member.eof:
-                block, member = member.unused_data, None
-    if member:
-        yield member.flush()
-        raise BadLine("truncated gzip")
-
-
-def _up_to_damage(member, block: bytes) -> Iterator[bytes]:
-    # zlib drops what it had read of a block when it meets damage; byte by byte nothing is lost.
-    try:
-        for byte in block:
-            yield member.decompress(bytes([byte]))
-    except zlib.error:
-        return
-
-
-def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield blocks of whole lines, a last line completed by a newline.
-
-    No block is longer than MAX_LINE, so only the first line of what is yielded can be; it may be cut, but
-    not to less than MAX_LINE + 1 bytes. A BadLine raised by `blocks` gets the line that it interrupted.
-    """
-    start = b""  # of a line whose end is not read yet
-    skipping = False  # the rest of a line already yielded
-    try:
-        for block in blocks:
-            if skipping:
-                _, newline, block = block.partition(b"\n")
-                skipping = not newline
-            start += block
-            end = start.rfind(b"\n") + 1
-            if end:
-                yield start[:end]
-                start = start[end:]
-            if len(start) > MAX_LINE:
-                yield start[: MAX_LINE + 1] + b"\n"
-                start, skipping = b"", True
-    except BadLine as damage:
-        raise BadLine(damage.reason, start) from None
-    if start:
-        yield start + b"\n"

@@ -160,7 +160,9 @@ class ExactlyOnceKafkaSink:
             waiting = row
         if waiting:
             produce(waiting, last=True)
-        unsent = producer.flush(self._timeout)
+        deadline = time.monotonic() + self._timeout
+        while (unsent := producer.flush(0.5)) and not failures and time.monotonic() < deadline:
+            pass  # one failure decides the batch; the rows behind it could wait in vain until the timeout
         if failures or unsent:
             why = failures[0] if failures else f"no acknowledgement within {self._timeout:g} s"
             refused = f"{len(failures) + unsent} of {count} records were not accepted"

@@ -81,7 +81,8 @@ class MarkerStore:
     def overwrite(self, marker: Marker) -> None:
         """Set the marker outside of any transaction: an operator's decision."""
         request = ConsumerGroupTopicPartitions(self.name, [self._partition(marker)])
-        for future in AdminClient(self._connection).alter_consumer_group_offsets([request]).values():
+        admin = AdminClient(self._connection)
+        for future in admin.alter_consumer_group_offsets([request]).values():
             for partition in future.result().topic_partitions:
                 if partition.error:
                     raise KafkaException(partition.error)

@@ -1,0 +1,67 @@
+"""Run a Kafka broker until Ctrl-C. Its address is printed on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+from pathlib import Path
+
+EXAMPLES = """\
+examples:
+  python -m labs broker                          on a free port, the data deleted at the end
+  python -m labs broker --port 9092              at an address you know
+  python -m labs broker --directory ~/kafka      the data kept for the next time
+  python -m labs broker --nodes 3                a cluster, every topic on all three
+
+The lessons and `python -m labs count` use it instead of one of their own when it is named:
+  export KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:9092
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=_port, metavar="N", help="port of the (first) node; default: a free one")
+    parser.add_argument(
+        "--directory", type=Path, metavar="DIR", help="where the data stays; default: a temporary directory"
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", default=1, help="number of nodes; default: 1")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: a port is a number from 1 to 65535")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from labs.equipment.broker import Broker
+    from labs.equipment.eventually import eventually
+    from labs.equipment.node import BrokerError
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    directory = arguments.directory and arguments.directory.expanduser()
+    try:
+        broker = Broker(nodes=arguments.nodes, port=arguments.port, directory=directory)
+        try:
+            with console.status("Starting the broker"):
+                broker.start()
+            print(broker.bootstrap_servers, flush=True)
+            for node in broker.nodes:
+                console.print(f"Log: {node.log_file}", markup=False)
+            console.print("Ctrl-C ends it" + ("" if directory else " and deletes its data"))
+            dead = eventually(lambda: [node for node in broker.nodes if not node.pid], timeout=math.inf, interval=0.5)
+            raise BrokerError(f"the broker ended, and not because of this program.\n{dead[0].last_lines()}")
+        finally:
+            broker.close()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 0
+
+
+def _interrupt(number: int, _) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,41 @@
+"""Check that this machine can run the lab. Exit code 1 if something is missing, with the cure."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+EXAMPLES = """\
+examples:
+  python -m labs doctor          one line per check
+  python -m labs doctor --json   the same as one JSON object
+"""
+MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from rich.console import Console
+        from rich.markup import escape
+
+        from labs.equipment.doctor import checks
+    except ModuleNotFoundError as error:
+        raise RuntimeError(f"the package {error.name} is missing. Run: make setup, and use .venv/bin/python") from error
+
+    console = Console(stderr=arguments.json, highlight=False, soft_wrap=True)
+    done = []
+    with console.status("") as status:
+        for check in checks(starting=lambda name: status.update(f"{name} …")):
+            done.append(check)
+            console.print(f"{MARKS[check.passed]} {check.name:<9}  {escape(check.found)}")
+            for line in check.cure.splitlines():
+                console.print(f"             {escape(line)}", style="bold")
+    passed = all(check.passed for check in done)
+    if arguments.json:
+        print(json.dumps({"passed": passed, "checks": [dataclasses.asdict(check) for check in done]}, indent=2))
+    return 0 if passed else 1

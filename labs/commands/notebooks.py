@@ -1,0 +1,56 @@
+"""Execute the lessons in place, each in a fresh kernel, so that what is committed is what they print."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EXAMPLES = """examples:
+  python -m labs notebooks
+  python -m labs notebooks notebooks/03_*.ipynb
+"""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebooks", nargs="*", type=Path, help="which (default: all lessons)")
+    parser.add_argument("--timeout", type=int, default=300, help="seconds for one cell (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+    from rich.console import Console
+
+    from labs.commands.progress import bench_progress
+
+    paths = arguments.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
+    with bench_progress(Console(stderr=True)) as progress:
+        task = progress.add_task("", total=len(paths))
+        for path in paths:
+            progress.update(task, description=path.name)
+            notebook = nbformat.read(path, as_version=4)
+            client = NotebookClient(
+                notebook,
+                timeout=arguments.timeout,
+                kernel_name="python3",
+                resources={"metadata": {"path": path.parent}},
+            )
+            try:
+                client.execute()
+            except CellExecutionError as error:
+                raise RuntimeError(f"{path}: {error}") from error
+            finally:
+                nbformat.write(_clean(notebook), path)
+            progress.advance(task)
+    return 0
+
+
+def _clean(notebook):
+    """Drop what differs from run to run and means nothing: timings, and widgets' state."""
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+    return notebook

@@ -1,0 +1,233 @@
+"""Read the checkpoint of any Spark Structured Streaming query: which batches are planned, done, or in flight.
+
+Guarantee: it only reads, files alone, with no Spark; what it says is what Spark will find when it restarts.
+Where it stops: a local path; a running query may be a step ahead of what was read; Spark deletes the logs of
+batches more than `spark.sql.streaming.minBatchesToRetain` (100) ago, and the first that is left has no start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from labs.evidence.checkpoint_files import (
+    CheckpointError,
+    Offsets,
+    Plan,
+    StateFile,
+    Torn,
+    checkpoint_directory,
+    log_files,
+    read_commit,
+    read_first_offsets,
+    read_plan,
+    read_query_id,
+    state_files,
+)
+
+__all__ = ["Batch", "Checkpoint", "CheckpointError", "Offsets", "StateFile", "ranges", "read_checkpoint"]
+
+REFUSED = "Spark refuses to restart"
+UNREAD = "Spark does not read it again"
+NO_ID = f"{REFUSED}: restore it from a copy, or begin with a new checkpoint"
+NO_PLAN = f"{REFUSED}: restore it from a copy (without it the batch is planned anew, perhaps with other offsets)"
+NO_COMMIT = f"{REFUSED}: delete it, and the batch runs again"
+NOT_LAST = "Spark runs only the last batch again"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch as the checkpoint knows it: [start, end) in each topic partition, times in epoch millis.
+
+    `watermark_ms` is the watermark that it runs with (0: none yet), `next_watermark_ms` the one it leads to.
+    `state` names, per stateful operator, the partitions that hold the version which this batch writes.
+    `sources` are the ends as Spark wrote them, for sources that are not Kafka topics.
+    """
+
+    batch_id: int
+    planned: bool
+    committed: bool
+    start: Offsets = field(default_factory=dict)
+    end: Offsets = field(default_factory=dict)
+    watermark_ms: int | None = None
+    next_watermark_ms: int | None = None
+    planned_at_ms: int | None = None
+    state: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    sources: tuple[str | None, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """One of committed, in flight, damaged (a file of it is missing or cannot be read)."""
+        return "damaged" if self.damaged else "committed" if self.committed else "in flight"
+
+    @property
+    def offsets(self) -> int | None:
+        """How many offsets the batch spans: its records, and whatever else takes an offset in a topic."""
+        known = self.end and self.end.keys() <= self.start.keys()
+        return sum(end - self.start[at] for at, end in self.end.items()) if known else None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint directory holds. `damage` names each file that cannot be read and what follows from it."""
+
+    path: Path
+    query_id: str | None
+    batches: tuple[Batch, ...] = ()
+    state: tuple[StateFile, ...] = ()
+    damage: tuple[str, ...] = ()
+
+    @property
+    def last_planned(self) -> Batch | None:
+        return next((batch for batch in reversed(self.batches) if batch.planned), None)
+
+    @property
+    def last_committed(self) -> Batch | None:
+        return next((batch for batch in reversed(self.batches) if batch.committed), None)
+
+    @property
+    def in_flight(self) -> Batch | None:
+        """The batch that a restart runs again: planned and not committed."""
+        last = self.batches[-1] if self.batches else None
+        return last if last and last.status == "in flight" else None
+
+    @property
+    def owes_a_batch(self) -> bool:
+        """Tell whether the last batch, which is committed, made windows final that only one more batch can emit.
+
+        A running query adds that batch by itself. A restarted one does not: it waits for new records, and with
+        the trigger availableNow and no new records it ends without it.
+        """
+        last = self.batches[-1] if self.batches else None
+        return bool(last and last.status == "committed" and (last.next_watermark_ms or 0) > (last.watermark_ms or 0))
+
+    @property
+    def partitions(self) -> dict[int, int]:
+        """The number of state partitions per stateful operator."""
+        return dict(Counter(operator for operator, _ in sorted({(f.operator, f.partition) for f in self.state})))
+
+    @property
+    def summary(self) -> str:
+        """Say in one sentence what a restart does."""
+        refused = next((damage for damage in self.damage if REFUSED in damage), None)
+        if refused:
+            return refused
+        if self.in_flight:
+            return f"Batch {self.in_flight.batch_id} is planned and not committed: a restart runs it again"
+        if self.owes_a_batch:
+            return f"Batch {self.batches[-1].batch_id} made windows final: they come out with the next batch"
+        if self.batches:
+            return f"Every batch up to {self.batches[-1].batch_id} is committed: a restart repeats none"
+        return "No batch is planned yet: a restart begins at the beginning"
+
+    def up_to(self, batch_id: int) -> Checkpoint:
+        """Return the checkpoint without the batches after `batch_id`."""
+        return replace(self, batches=tuple(batch for batch in self.batches if batch.batch_id <= batch_id))
+
+    def table(self) -> pd.DataFrame:
+        """Return one row per batch: status, offset ranges and their size, times in UTC, state partitions written."""
+        columns = ["batch", "status", "range", "offsets", "watermark", "planned at", "state"]
+        rows = [
+            (
+                batch.batch_id,
+                batch.status,
+                ranges(batch),
+                batch.offsets,
+                pd.to_datetime(batch.watermark_ms or None, unit="ms", utc=True),
+                pd.to_datetime(batch.planned_at_ms, unit="ms", utc=True),
+                " ".join(f"{len(batch.state.get(o, ()))}/{n}" for o, n in self.partitions.items()),
+            )
+            for batch in self.batches
+        ]
+        return pd.DataFrame(rows, columns=columns).set_index("batch").astype({"offsets": "Int64"})
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{note}</p>" for note in (self.summary, *self.damage[1:]))
+        return notes + self.table().to_html(na_rep="–")
+
+
+def ranges(batch: Batch) -> str:
+    """Write what the batch reads as `topic-partition: start–end`; partitions where that is nothing are left out.
+
+    Of a source that is no Kafka topic, write where it ends, as Spark does.
+    """
+    if not batch.end:
+        return ", ".join(filter(None, batch.sources))
+    moved = [(at, batch.start.get(at), end) for at, end in sorted(batch.end.items()) if batch.start.get(at) != end]
+    return ", ".join(f"{topic}-{p}: {'?' if start is None else start}–{end}" for (topic, p), start, end in moved)
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint directory. A file in it that cannot be read is named in `damage`; the rest is still told.
+
+    Raises CheckpointError where there is no checkpoint, or one whose log version is not known.
+    """
+    directory = checkpoint_directory(path)
+    damage: dict[str, str] = {}
+
+    def read(reader: Callable[[Path], Any], name: str, effect: str) -> Any:
+        try:
+            return reader(directory / name)
+        except FileNotFoundError:
+            damage[name] = f"{name} is missing. {effect}"
+        except Torn as error:
+            damage[name] = f"{name} {error}. {effect}"
+
+    planned, done = log_files(directory / "offsets"), log_files(directory / "commits")
+    # A running query deletes old files, first a batch's plan and then its commit: what lies before is history.
+    first, last = min(planned or done, default=0), max(planned | done, default=-1)
+    query_id = read(read_query_id, "metadata", NO_ID)
+    plans = {n: read(read_plan, f"offsets/{n}", UNREAD if n < last - 1 else NO_PLAN) for n in range(first, last + 1)}
+    last_done = max(done, default=-1)
+    commits = {
+        n: read(read_commit, f"commits/{n}", NO_COMMIT if n == last_done else UNREAD if n in done else NOT_LAST)
+        for n in plans
+        if n in done or n < last
+    }
+    of_kafka = first == 0 and any(plan.end for plan in plans.values() if plan)
+    start = read(read_first_offsets, "sources", "Spark reads it for batch 0 only") if of_kafka else None
+    state = state_files(directory / "state")
+    batches = _batches(plans, commits, start or {}, state, damage)
+    return Checkpoint(directory, query_id, batches, state, tuple(damage.values()))
+
+
+def _batches(
+    plans: dict[int, Plan | None],
+    commits: dict[int, int | None],
+    start: Offsets,
+    state: tuple[StateFile, ...],
+    damage: dict[str, str],
+) -> tuple[Batch, ...]:
+    written: defaultdict[int, defaultdict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for file in state:
+        written[file.version][file.operator].add(file.partition)
+    batches = []
+    for n, plan in plans.items():
+        damaged = tuple(name for name in (f"offsets/{n}", f"commits/{n}") if name in damage)
+        batch = Batch(
+            batch_id=n,
+            planned=plan is not None,
+            committed=n in commits and f"commits/{n}" not in damage,
+            next_watermark_ms=commits.get(n),
+            # The store counts versions from 1: batch 0 turns version 0, which is empty and no file, into 1.
+            state={operator: tuple(sorted(found)) for operator, found in written[n + 1].items()},
+            damaged=damaged,
+        )
+        if plan:
+            batch = replace(
+                batch,
+                start=start,
+                end=plan.end,
+                watermark_ms=plan.watermark_ms,
+                planned_at_ms=plan.planned_at_ms,
+                sources=plan.sources,
+            )
+        batches.append(batch)
+        start = plan.end if plan else {}
+    return tuple(batches)

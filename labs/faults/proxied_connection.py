@@ -1,0 +1,146 @@
+"""One client's connection through the proxy: a pump for its requests and one for the responses to them."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from labs.faults.kafka_framing import LENGTH, Request, RequestHeader, correlation_id, read_request
+from labs.faults.network_fault import Direction, HeldRequest, NetworkFault
+
+if TYPE_CHECKING:
+    from labs.faults.proxy_server import ProxyServer
+
+BUFFER = 1 << 20  # bytes
+LARGEST_REQUEST = 100 << 20  # bytes, as in the broker (socket.request.max.bytes)
+ENDED = (OSError, EOFError, ValueError)  # ValueError: what came was not Kafka
+
+
+class Passage(NamedTuple):
+    """A line of the proxy's log: one request or response, and what was done to it.
+
+    `connection` counts from 1 (0: a connection of the proxy's own), `size` is in bytes with the length.
+    """
+
+    time: datetime
+    connection: int
+    client_id: str | None
+    transactional_id: str | None
+    kind: Request
+    direction: Direction
+    size: int
+    done: str
+
+
+class ProxiedConnection:
+    """Passes messages between one client and a broker connection of its own, until one of them hangs up."""
+
+    def __init__(self, number: int, reader: StreamReader, writer: StreamWriter, server: ProxyServer):
+        self._number, self._server = number, server
+        self._from_client, self._client = reader, writer
+        self._from_broker: StreamReader | None = None
+        self._broker: StreamWriter | None = None
+        self._unanswered: dict[int, RequestHeader] = {}
+        self._task = asyncio.current_task()
+
+    async def run(self) -> None:
+        """Pass messages until the client, the broker, a fault or `cut` ends the connection."""
+        pumps: list[asyncio.Task] = []
+        try:
+            self._from_broker, self._broker = await self._server.connect()
+            pumps = [asyncio.create_task(self._pass_requests()), asyncio.create_task(self._pass_responses())]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except OSError:
+            pass  # no broker there: the client finds its connection closed, and tries again
+        except asyncio.CancelledError:
+            for writer in self._writers():
+                writer.transport.abort()
+        finally:
+            self._hang_up()
+            for pump in pumps:
+                pump.cancel()
+            for error in await asyncio.gather(*pumps, return_exceptions=True):
+                if isinstance(error, Exception) and not isinstance(error, ENDED):
+                    raise error
+
+    async def cut(self) -> None:
+        """End the connection at once, with whatever is on its way."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _pass_requests(self) -> None:
+        async for frame in _frames(self._from_client, LARGEST_REQUEST):
+            request = read_request(frame)
+            await self._server.healed()
+            fault = self._server.strike("request", request)
+            if isinstance(fault, HeldRequest):
+                self._log(request, "request", frame, "held")
+                fault.frame = frame
+                if fault.cut:
+                    return await self._interrupt(fault, self._from_client)
+                # What the client sends next waits behind it, as on any TCP connection.
+                fault.struck.set()
+                answer = await fault.answers.get()
+                await _send(answer.frame, self._client)
+            elif fault:
+                self._log(request, "request", frame, "dropped")
+                return await self._interrupt(fault, self._from_client)
+            else:
+                if request.answered:
+                    self._unanswered[request.correlation_id] = request
+                self._log(request, "request", frame, "passed")
+                await _send(frame, self._broker)
+
+    async def _pass_responses(self) -> None:
+        async for frame in _frames(self._from_broker):
+            await self._server.healed()
+            request = self._unanswered.pop(correlation_id(frame))
+            fault = self._server.strike("response", request)
+            done = "passed"
+            if fault and not fault.seconds:
+                self._log(request, "response", frame, "dropped")
+                return await self._interrupt(fault, self._from_broker)
+            if fault:
+                fault.struck.set()
+                await asyncio.sleep(fault.seconds)
+                await self._server.healed()
+                done = f"delayed {fault.seconds:g} s"
+            self._log(request, "response", frame, done)
+            await _send(frame, self._client)
+
+    async def _interrupt(self, fault: NetworkFault, reader: StreamReader) -> None:
+        """Hang up; or be silent in this direction from now on, as TCP delivers nothing that follows a loss."""
+        if fault.cut:
+            self._hang_up()
+        fault.struck.set()
+        while not fault.cut and await reader.read(BUFFER):
+            pass
+
+    def _hang_up(self) -> None:
+        for writer in self._writers():
+            writer.close()
+
+    def _writers(self) -> list[StreamWriter]:
+        return [writer for writer in (self._client, self._broker) if writer]
+
+    def _log(self, request: RequestHeader, direction: Direction, frame: bytes, done: str) -> None:
+        who = (self._number, request.client_id, request.transactional_id, request.kind)
+        self._server.log.append(Passage(datetime.now(), *who, direction, len(frame), done))
+
+
+async def _frames(reader: StreamReader, largest: int | None = None) -> AsyncIterator[bytes]:
+    """Yield message after message, each with its length, until the peer hangs up (EOFError, OSError)."""
+    while True:
+        length = await reader.readexactly(LENGTH)
+        size = int.from_bytes(length, "big")
+        if largest and size > largest:
+            raise ValueError(f"a request of {size} bytes is more than a broker takes")
+        yield length + await reader.readexactly(size)
+
+
+async def _send(frame: bytes, writer: StreamWriter) -> None:
+    writer.write(frame)
+    await writer.drain()

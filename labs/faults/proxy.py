@@ -1,0 +1,133 @@
+"""A network that fails on command: a TCP proxy in front of one broker.
+
+    with proxied_broker() as (broker, proxy):
+        producer = Producer({"bootstrap.servers": proxy.bootstrap_servers})
+        lost = proxy.drop_next_response(Request.PRODUCE)
+        producer.produce("topic", b"once or twice?")
+        producer.flush()
+        print(lost.wait().request)
+
+Guarantee: what no fault names passes unchanged and in order, and each fault strikes once. Where it stops: plain
+text only (no TLS, no SASL). What the broker sends to its own advertised address comes through as well: with it,
+each transaction's markers.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from labs.equipment.broker import Broker
+from labs.faults.kafka_framing import Answer, Request
+from labs.faults.network_fault import HeldRequest, NetworkFault, exchange
+from labs.faults.proxied_connection import Passage
+from labs.faults.proxy_server import ProxyServer
+
+__all__ = ["Answer", "HeldRequest", "NetworkFault", "Passage", "Proxy", "Request", "proxied_broker"]
+
+
+class Proxy:
+    """Listens on 127.0.0.1 at once, so that a broker can advertise `port`. Clients then wait for `forward_to`.
+
+    The faults fit the next request of any client, unless `client_id=` or `transactional_id=` names one. Each
+    verb returns its fault: `fault.wait()` waits until it has struck.
+    """
+
+    def __init__(self, port: int = 0):
+        self._server = ProxyServer(port)
+        self.port = self._server.port
+        atexit.register(self.close)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The proxy's address as Kafka clients take it."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> list[Passage]:
+        """The last 20,000 messages, oldest first: `pandas.DataFrame(proxy.log)` makes a table of them."""
+        return list(self._server.log)
+
+    def forward_to(self, port: int) -> None:
+        """Say at which port of 127.0.0.1 the broker really listens."""
+        self._server.forward_to(port)
+
+    def drop_next_response(self, kind: Request, *, cut: bool = True, **client: str) -> NetworkFault:
+        """Let the broker carry out the next request of this kind, and lose its answer.
+
+        The connection is then cut, so that the client learns of it at once. With `cut=False` the connection
+        only falls silent, and the client has to find out by its own request timeout.
+        """
+        return self._server.arm(NetworkFault(kind=kind, direction="response", cut=cut, **client))
+
+    def delay_next_response(self, kind: Request, seconds: float, **client: str) -> NetworkFault:
+        """Keep the next answer of this kind back for so long, and all that comes behind it on its connection."""
+        return self._server.arm(NetworkFault(kind=kind, direction="response", cut=False, seconds=seconds, **client))
+
+    def drop_next_request(self, kind: Request, *, cut: bool = True, **client: str) -> NetworkFault:
+        """Lose the next request of this kind before the broker sees it; `cut` as in `drop_next_response`."""
+        return self._server.arm(NetworkFault(kind=kind, direction="request", cut=cut, **client))
+
+    def hold_next_request(self, kind: Request, *, cut_client: bool = True, **client: str) -> HeldRequest:
+        """Keep the next request of this kind until `deliver()` is called on what this returns.
+
+        The client's connection is cut, so that it repeats the request over another. With `cut_client=False`
+        it waits, and `deliver` gives it the answer.
+        """
+        held = HeldRequest(kind=kind, direction="request", cut=cut_client, sender=self._deliver, **client)
+        return self._server.arm(held)
+
+    def disarm(self) -> None:
+        """Forget all faults that have not struck."""
+        self._server.disarm()
+
+    def cut(self) -> None:
+        """Cut all connections that there are. New ones may be made."""
+        self._server.cut()
+
+    def partition(self) -> None:
+        """Pass nothing in either direction until `heal`. Connections stay, and new ones are accepted."""
+        self._server.partition()
+
+    def heal(self) -> None:
+        """End the partition. What was on its way arrives late."""
+        self._server.heal()
+
+    @contextmanager
+    def partitioned(self) -> Iterator[None]:
+        """Partition for the length of a `with` block."""
+        self.partition()
+        try:
+            yield
+        finally:
+            self.heal()
+
+    def close(self) -> None:
+        """Cut all connections and listen no more."""
+        atexit.unregister(self.close)
+        self._server.close()
+
+    def _deliver(self, held: HeldRequest, timeout: float) -> Answer:
+        request = held.request
+        answer = Answer(request, exchange(self._server.broker_port, held.frame, timeout))
+        done = f"delivered late: {answer.error or 'no error'}"
+        who = (0, request.client_id, request.transactional_id, request.kind)
+        self._server.log.append(Passage(datetime.now(), *who, "request", len(held.frame), done))
+        self._server.answer(held, answer)
+        return answer
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+@contextmanager
+def proxied_broker(**options) -> Iterator[tuple[Broker, Proxy]]:
+    """Start a broker (options as for `Broker`) whose clients all come through a proxy."""
+    with Proxy() as proxy, Broker(advertised_port=proxy.port, **options) as broker:
+        proxy.forward_to(broker.nodes[0].port)
+        yield broker, proxy

@@ -1,0 +1,47 @@
+"""Every lesson runs from top to bottom in a fresh kernel and prints what it was committed with."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def code_cells(notebook: Path) -> list[dict]:
+    cells = json.loads(notebook.read_text())["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code" and "".join(cell["source"]).strip()]
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@each_notebook
+@pytest.mark.timeout(900)
+def test_it_runs_and_prints_what_was_committed(notebook):
+    nbval = [sys.executable, "-m", "pytest", "--nbval-lax", "-x", "-q", "--nbval-cell-timeout=300", "--timeout=900"]
+    run = subprocess.run([*nbval, notebook.name], cwd=notebook.parent, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+
+
+@each_notebook
+def test_it_was_committed_as_executed_in_order(notebook):
+    counts = [cell["execution_count"] for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+@each_notebook
+def test_its_cells_are_short_and_its_output_is_free_of_noise(notebook):
+    for cell in code_cells(notebook):
+        assert len([line for line in cell["source"] if line.strip()]) <= 20, "".join(cell["source"])
+        assert not [o for o in cell["outputs"] if o.get("name") == "stderr"], "".join(cell["source"])
+
+
+@each_notebook
+def test_it_ends_in_a_verdict(notebook):
+    assert any("assert " in "".join(cell["source"]) for cell in code_cells(notebook))
