@@ -30,14 +30,15 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.commands.progress import bench_progress
     from labs.equipment import open_broker, spark_session
     from labs.evidence.counted_log import count_log
-    from labs.pipeline.access_log import require_readable
+    from labs.pipeline.log_lines import check_readable
 
     console = Console(stderr=True)
     try:
         zone = ZoneInfo(arguments.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"no time zone is called {arguments.timezone!r}; an example: Europe/Berlin") from error
-    require_readable(arguments.logs)
+    for log in arguments.logs:
+        check_readable(log)
     with bench_progress(console) as progress:
         starting = progress.add_task("starting Kafka and Spark", total=2)
         with open_broker() as broker:

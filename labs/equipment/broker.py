@@ -59,7 +59,7 @@ class Broker:
         self.directory = Path(directory).resolve() if directory else self._temporary
         self._port, self._settings, self._advertised_port = port, settings or {}, advertised_port
         self._jvm_options, self._cluster_id = jvm_options, _known_cluster_id(self.directory)
-        self._ports_are_final = False
+        self._ports_are_final = port is not None
         self.nodes = self._nodes(nodes)
         atexit.register(self.close)
 

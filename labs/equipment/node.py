@@ -13,6 +13,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
+from labs.equipment.eventually import eventually
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
 from labs.equipment.leash import Leash
@@ -70,6 +73,7 @@ class Node:
     def launch(self) -> None:
         """Start the process, formatting the data directory first if it is new. Does not wait: see `wait_ready`."""
         if self.pid:
+            self.signal(signal.SIGCONT)
             return
         require_free(self.port)
         require_free(self.quorum_port)
@@ -89,7 +93,8 @@ class Node:
     def wait_ready(self, timeout: float = 60) -> None:
         """Wait until the node answers on its port. Raises BrokerError with the log's last lines."""
         deadline = time.monotonic() + timeout
-        while not answers(self.port):
+        # Its own word as well: on a port that was taken at the last moment, another broker answers.
+        while not (answers(self.port) and "Kafka Server started" in self._log()):
             if self.pid is None:
                 lines = self.last_lines()
                 kind = PortTaken if "Address already in use" in lines else BrokerError
@@ -101,11 +106,14 @@ class Node:
 
     def signal(self, number: int) -> None:
         """Send a signal to the process that this object started. After a fatal one, `wait_gone`."""
-        if self.pid is None:
+        pid = self.pid
+        if pid is None:
             return
         self._process.send_signal(number)
         if number == signal.SIGTERM:
             self._process.send_signal(signal.SIGCONT)  # while paused it would not hear
+        if number == signal.SIGSTOP:  # the other threads go on until the first has got it
+            eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
 
     def wait_gone(self, timeout: float = 30) -> None:
         """Wait until the process has ended; kill it if that takes more than `timeout` seconds."""
@@ -117,10 +125,13 @@ class Node:
 
     def last_lines(self, count: int = 15) -> str:
         """Return the end of what the process logged, less what seldom tells why it ended, for an error message."""
+        return f"Last lines of {self.log_file}:\n{_telling(self._log(), count)}"
+
+    def _log(self) -> str:
         with contextlib.suppress(OSError), self.log_file.open(errors="replace") as log:
             log.seek(self._log_start)
-            return f"Last lines of {self.log_file}:\n{_telling(log.read(), count)}"
-        return "It left no log."
+            return log.read()
+        return ""
 
     def _prepare(self, leash: Leash) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -135,7 +146,7 @@ class Node:
             return
         formatting = self._start(
             leash,
-            *("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", CONFIG, "-g"),
+            *("kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "-c", CONFIG, "-g"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -172,7 +183,7 @@ def answers(port: int) -> bool:
 
 def _telling(log: str, count: int = 15) -> str:
     lines = log.splitlines()
-    telling = [line for line in lines if not re.match(r"\s+(at |\.\.\. )|\S+ INFO ", line)]
+    telling = [line for line in lines if not re.match(r"\t|\S+ INFO ", line)]
     return "\n".join(f"  {line}" for line in (telling or lines)[-count:])
 
 

@@ -145,9 +145,7 @@ def kafka_offsets(source: str | None) -> Offsets:
 
 
 def _lines(file: Path, at_least: int) -> list[str]:
-    lines = _text(file).lstrip("\0").splitlines()  # a 0 byte begins sources/0/0
-    if not lines:
-        raise Torn("is empty")
+    lines = _text(file).rstrip("\n").split("\n")
     if not re.fullmatch(r"v\d+", lines[0]):
         raise Torn(f"begins with {lines[0]!r:.40}, not with a log version such as v1")
     if lines[0] not in LOG_VERSIONS:
@@ -162,9 +160,12 @@ def _lines(file: Path, at_least: int) -> list[str]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise Torn("is not text") from None
+    if not text.strip("\0\n"):
+        raise Torn("is empty")
+    return text.lstrip("\0")  # a 0 byte begins sources/0/0
 
 
 def _json(text: str) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
@@ -18,56 +19,57 @@ FILL = {
 }
 # Not by colour alone: solid, dashed, dotted.
 EDGE = {"committed": "solid", "in flight": "dashed", "damaged": "dotted"}
-LINE = 0.34  # height of a line of text, where a box is 1 high
+# Heights in the plot, where a box reaches from -0.5 to 0.5.
+ABOVE, BELOW, LINE = 0.65, -0.65, 0.28
+TEXT = {"fontsize": 9, "linespacing": 1.3}
 
 
 def plot_checkpoint(checkpoint: Checkpoint, ax: Axes | None = None, *, last: int = 8, title: str = "") -> Axes:
     """Draw the `last` batches in a row: status, offsets read per partition, watermark (UTC)."""
     ax = ax or new_axes(width=9, height=2.9)
-    shown = checkpoint.batches[-last:]
-    topics = {topic for batch in shown for topic, _ in batch.end}
-    deepest = 1
-    for x, batch in enumerate(shown):
-        _draw_box(ax, x, batch)
-        ax.text(x, 0.5 + LINE, _clock(batch.watermark_ms), ha="center", va="center", fontsize=9)
-        lines = _offset_lines(batch, len(topics) > 1)
-        deepest = max(deepest, len(lines))
-        ax.text(x, -0.5 - LINE / 2, "\n".join(lines), ha="center", va="top", fontsize=9, linespacing=1.4)
     dress(ax, title or checkpoint.summary, "", "", grid="")
     ax.spines[:].set_visible(False)
+    ax.set(xticks=[], yticks=[])
+    shown = checkpoint.batches[-last:]
     if not shown:
         say_instead(ax, "no batch is planned yet")
         return ax
-    source = f"topic {topics.pop()}" if len(topics) == 1 else "the source"
-    rows = {0.5 + LINE: "watermark (UTC)", 0: "batch", -0.5 - LINE * (deepest + 1) / 2: f"offsets of\n{source}"}
-    ax.set_yticks(list(rows), list(rows.values()))
-    ax.set_xticks([])
-    ax.tick_params(length=0)
-    ax.set(xlim=(-0.6, len(shown) - 0.4), ylim=(-0.7 - LINE * deepest, 0.7 + LINE))
-    hidden = len(checkpoint.batches) - len(shown)
-    if hidden:
-        ax.set_xlabel(f"the last {len(shown)} of {len(checkpoint.batches)} batches in the checkpoint", fontsize=9)
+    topics = sorted({topic for batch in shown for topic, _ in batch.end})
+    reads = [_reads(batch, with_topic=len(topics) > 1) for batch in shown]
+    for x, (batch, lines) in enumerate(zip(shown, reads, strict=True)):
+        ax.text(x, ABOVE, _clock(batch.watermark_ms), ha="center", **TEXT)
+        _draw_box(ax, x, batch)
+        ax.text(x, BELOW, "\n".join(lines), ha="center", va="top", **TEXT)
+    beside = {"x": -0.01, "ha": "right", "transform": ax.get_yaxis_transform(), **TEXT}
+    ax.text(y=ABOVE, s="watermark (UTC)", **beside)
+    ax.text(y=0, s="batch", va="center", **beside)
+    ax.text(y=BELOW, s=f"partition: offsets\nof topic {topics[0]}" if len(topics) == 1 else "reads", va="top", **beside)
+    ax.set(xlim=(-0.5, len(shown) - 0.5), ylim=(BELOW - LINE * max(2, *map(len, reads)), ABOVE + LINE))
+    if len(shown) < len(checkpoint.batches):
+        ax.set_xlabel(f"the last {len(shown)} of the {len(checkpoint.batches)} batches in the checkpoint", fontsize=9)
     return ax
 
 
 def _draw_box(ax: Axes, x: int, batch: Batch) -> None:
-    colour, style = FILL[batch.status], EDGE[batch.status]
-    box = FancyBboxPatch(
-        (x - 0.42, -0.42), 0.84, 0.84, "round,pad=0.03", facecolor=colour, edgecolor="black", linestyle=style
-    )
-    ax.add_patch(box)
-    ax.text(x, 0.2, str(batch.batch_id), ha="center", va="center", fontsize=12, weight="bold")
-    ax.text(x, -0.18, batch.status, ha="center", va="center", fontsize=8.5)
+    style = {"facecolor": FILL[batch.status], "linestyle": EDGE[batch.status], "edgecolor": "black"}
+    ax.add_patch(FancyBboxPatch((x - 0.41, -0.45), 0.82, 0.9, "round,pad=0.04", **style))
+    ax.text(x, 0.22, str(batch.batch_id), ha="center", va="center", fontsize=12, weight="bold")
+    log = [batch.status] if batch.status == "damaged" else ["planned", batch.status]
+    ax.text(x, -0.2, "\n".join(log), ha="center", va="center", **TEXT)
 
 
-def _offset_lines(batch: Batch, with_topic: bool) -> list[str]:
+def _reads(batch: Batch, with_topic: bool) -> list[str]:
     """Write one line per partition of which the batch read something."""
+    if not batch.planned:
+        return ["unknown"]
+    if not batch.end:
+        return [fill(source, 16) for source in filter(None, batch.sources)]
+    moved = [(at, end) for at, end in sorted(batch.end.items()) if batch.start.get(at) != end]
     lines = [
         f"{topic + '-' if with_topic else ''}{partition}: {batch.start.get((topic, partition), '?')}–{end}"
-        for (topic, partition), end in sorted(batch.end.items())
-        if batch.start.get((topic, partition)) != end
+        for (topic, partition), end in moved
     ]
-    return lines or ["nothing" if batch.planned else "unknown"]
+    return lines or ["nothing"]
 
 
 def _clock(time_ms: int | None) -> str:

@@ -15,11 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from labs.evidence.anomaly import Anomaly, Fate, Verdict
-from labs.evidence.expected import WINDOW_MS
 from labs.evidence.history import Key, utc
 from labs.evidence.plot_style import COLOURS, REQUESTS, dress, new_axes, say_instead
 from labs.evidence.stage_plots import plot_stage_fault_heatmap, plot_staircase
-from labs.evidence.time_axis import draw_windows, label_time, margin_between
+from labs.evidence.time_axis import WINDOW_MS, draw_windows, label_time, margin_between
 from labs.evidence.verdict import Audit
 
 __all__ = [

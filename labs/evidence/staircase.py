@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from labs.equipment.topics import create_topic
 from labs.evidence.audit import Audit, audit
 from labs.evidence.reader import read_results
-from labs.faults import Attempt, Fault, Supervisor, armed
+from labs.faults import Attempt, Fault, LostAcknowledgement, Supervisor, armed
 from labs.pipeline import ip_count
 from labs.pipeline.at_least_once import AtLeastOnceKafkaSink
 from labs.pipeline.exactly_once import ExactlyOnceKafkaSink
@@ -44,12 +44,13 @@ class Stage:
         return self.sink(topic, bootstrap_servers=bootstrap_servers, **self.options)
 
 
-NOT_IDEMPOTENT = {"enable_idempotence": "false"}
+# The producer waits for company (linger), so that one acknowledgement always covers the same records.
+NOT_IDEMPOTENT = {"enable_idempotence": "false", "linger_ms": 100}
 
 AT_MOST_ONCE = Stage("start from latest", AtLeastOnceKafkaSink, False, "latest", NOT_IDEMPOTENT)
 NO_CHECKPOINT = Stage("no checkpoint", AtLeastOnceKafkaSink, False, options=NOT_IDEMPOTENT)
 CHECKPOINT = Stage("checkpoint", AtLeastOnceKafkaSink, options=NOT_IDEMPOTENT)
-IDEMPOTENT = Stage("+ idempotent producer", AtLeastOnceKafkaSink)
+IDEMPOTENT = Stage("+ idempotent producer", AtLeastOnceKafkaSink, options={"linger_ms": 100})
 TRANSACTIONS = Stage("+ transactions", WithoutMarker)
 EXACTLY_ONCE = Stage("+ batch marker", ExactlyOnceKafkaSink)
 STAGES = (NO_CHECKPOINT, CHECKPOINT, IDEMPOTENT, TRANSACTIONS, EXACTLY_ONCE)
@@ -63,8 +64,8 @@ class Outcome:
     """
 
     stage: str
-    faults: tuple[Fault, ...]
-    struck: tuple[Fault, ...]
+    faults: tuple[Fault | LostAcknowledgement, ...]
+    struck: tuple[Fault | LostAcknowledgement, ...]
     audit: Audit
     attempts: list[Attempt]
     topic: str
@@ -73,7 +74,7 @@ class Outcome:
         """Return {stage, fault, expected, lost, duplicated, verdict} for tables, plots and JSON."""
         return {
             "stage": self.stage,
-            "fault": " + ".join(fault.point for fault in self.faults) or None,
+            "fault": " + ".join(fault.name for fault in self.faults) or None,
             "expected": self.audit.expected,
             "lost": self.audit.lost,
             "duplicated": self.audit.duplicated,
@@ -86,7 +87,7 @@ def run_stage(
     spark: SparkSession,
     bootstrap_servers: str,
     expected: Mapping[tuple[int, str], int],
-    *faults: Fault,
+    *faults: Fault | LostAcknowledgement,
     source_topic: str = SOURCE_TOPIC,
     records_per_batch: int | None = None,
 ) -> Outcome:

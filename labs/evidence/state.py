@@ -10,13 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from labs.evidence.checkpoint import CheckpointError, read_checkpoint
 
-COLUMNS = ["window_start", "ip", "count", "partition"]
+# A file that is missing surfaces in a task, and PySpark translates only some of those errors.
+UNREADABLE = (PySparkException, Py4JJavaError)
 
 
 def counts_in_flight(spark: SparkSession, checkpoint: str | Path, batch_id: int | None = None) -> pd.DataFrame:
@@ -34,9 +36,9 @@ def counts_in_flight(spark: SparkSession, checkpoint: str | Path, batch_id: int 
     window_start = F.unix_millis("key.window.start").alias("window_start")
     counts = rows.select(window_start, "key.ip", "value.count", F.col("partition_id").alias("partition"))
     try:
-        return counts.toPandas()[COLUMNS].sort_values(["window_start", "ip"], ignore_index=True)
-    except PySparkException as error:
-        raise _unreadable(checkpoint, error) from error
+        return counts.toArrow().to_pandas().sort_values(["window_start", "ip"], ignore_index=True)
+    except UNREADABLE as error:
+        raise _unreadable(checkpoint, batch_id, error) from None
 
 
 def read_state(
@@ -59,10 +61,13 @@ def read_state(
     source = spark.read.format("statestore").option("batchId", batch_id).option("operatorId", operator)
     try:
         return source.option("storeName", store).load(str(found.path))
-    except PySparkException as error:
-        raise _unreadable(checkpoint, error) from error
+    except UNREADABLE as error:
+        raise _unreadable(checkpoint, batch_id, error) from None
 
 
-def _unreadable(checkpoint: str | Path, error: PySparkException) -> CheckpointError:
-    reason = str(error).splitlines()[0]
-    return CheckpointError(f"{checkpoint}: Spark cannot read the state (kept for 100 batches by default): {reason}")
+def _unreadable(checkpoint: str | Path, batch_id: int | None, error: Exception) -> CheckpointError:
+    which = "" if batch_id is None else f" of batch {batch_id}"
+    reason = next((line for line in str(error).splitlines() if "[" in line), str(error))[:300]
+    return CheckpointError(
+        f"{checkpoint}: Spark cannot read the state{which}; 100 batches back it is deleted: {reason}"
+    )

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DateFormatter
 from matplotlib.patches import StepPatch
 
+WINDOW_MS = 5_000  # again, because a plot must not need Spark or Kafka
 DAY_MS = 86_400_000
 END_MS = 253_370_764_800_000  # 9999-01-01: close to the end of what matplotlib can label
 MOST_SEPARATE_BARS = 30  # more would be mostly gaps

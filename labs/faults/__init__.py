@@ -2,6 +2,21 @@
 
 from labs.faults.fault import Fault, InjectedCrash, armed
 from labs.faults.job import JobFailed, JobProcess
+from labs.faults.lost_acknowledgement import LostAcknowledgement
+from labs.faults.proxy import Proxy, Request, proxied_broker
 from labs.faults.supervisor import Attempt, GaveUp, Supervisor
 
-__all__ = ["Attempt", "Fault", "GaveUp", "InjectedCrash", "JobFailed", "JobProcess", "Supervisor", "armed"]
+__all__ = [
+    "Attempt",
+    "Fault",
+    "GaveUp",
+    "InjectedCrash",
+    "JobFailed",
+    "JobProcess",
+    "LostAcknowledgement",
+    "Proxy",
+    "Request",
+    "Supervisor",
+    "armed",
+    "proxied_broker",
+]

@@ -42,6 +42,10 @@ class Fault:
             raise ValueError(f"a fault is written POINT@BATCH or POINT@BATCH:kill, not {text!r}")
         return cls(match[1], int(match[2]), match[3] or "raise")
 
+    @property
+    def name(self) -> str:
+        return self.point
+
     def __str__(self) -> str:
         return f"{self.point}@{self.batch}:{self.action}"
 

@@ -1,11 +1,13 @@
 """The pipeline under study, in data order: access log, source topic, IP count, sinks."""
 
+from labs.pipeline.access_log import parse_line, read_access_log
 from labs.pipeline.at_least_once import SINK_TOPIC, AtLeastOnceKafkaSink
 from labs.pipeline.exactly_once import BatchFailed, ExactlyOnceKafkaSink, SinkRefused
 from labs.pipeline.fault_points import FAULT_POINTS
 from labs.pipeline.ip_count import ip_count as count_ips
 from labs.pipeline.ip_count import read_source
 from labs.pipeline.ip_count import start as start_query
+from labs.pipeline.log_report import LogReport
 from labs.pipeline.source import SOURCE_TOPIC, close_windows, replay
 
 __all__ = [
@@ -15,9 +17,12 @@ __all__ = [
     "AtLeastOnceKafkaSink",
     "BatchFailed",
     "ExactlyOnceKafkaSink",
+    "LogReport",
     "SinkRefused",
     "close_windows",
     "count_ips",
+    "parse_line",
+    "read_access_log",
     "read_source",
     "replay",
     "start_query",

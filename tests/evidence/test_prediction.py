@@ -1,5 +1,6 @@
 """The prediction against real Spark: the same records, the same checkpoint, and never a result of the query."""
 
+import uuid
 from collections import Counter, defaultdict
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +9,7 @@ from random import Random
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from labs.equipment.topics import create_topic
 from labs.evidence.checkpoint import Batch, Checkpoint, CheckpointError, read_checkpoint
 from labs.evidence.expected import count_by_window
 from labs.evidence.prediction import parse_record, predict, read_source_records
@@ -25,9 +27,11 @@ MALFORMED = [b"nonsense", b"12,", b"1767225600000, 192.0.2.1", b"", None]
 class Run:
     """A topic of records, a query over it in small batches, and where its results and its checkpoint are."""
 
-    def __init__(self, spark, broker, topic, checkpoint: Path, partitions: int, records_per_batch: int):
+    def __init__(self, spark, broker, checkpoint: Path, partitions: int, records_per_batch: int):
         self.spark, self.servers, self.checkpoint = spark, broker.bootstrap_servers, str(checkpoint)
-        self.source, self.sink, self.records_per_batch = topic(partitions), topic(), records_per_batch
+        self.source = create_topic(self.servers, f"test-source-{uuid.uuid4().hex}", partitions)
+        self.sink = create_topic(self.servers, f"test-sink-{uuid.uuid4().hex}", 1)
+        self.records_per_batch = records_per_batch
         self.accesses: list[tuple[int, str]] = []
 
     def produce(self, values_by_partition) -> None:
@@ -81,7 +85,7 @@ def value(time_ms: int, client: str) -> bytes:
 def traffic(run: Run, seed: int) -> None:
     """Fill both partitions with stragglers, malformed records and closing records among other traffic."""
     random = Random(seed)
-    run.accesses = list(Traffic(1_900, seed=seed, clients=6, rate=30, disorder_ms=5_000, stragglers=0.05))
+    run.accesses = list(Traffic(1_800, seed=seed, clients=6, rate=30, disorder_ms=5_000, stragglers=0.05))
     values = [value(*access) for access in run.accesses]
     latest = max(time_ms for time_ms, _ in run.accesses)
     for extra in [*MALFORMED * 4, value(START_MS + 20_000, "-"), value(START_MS, "-")]:
@@ -91,10 +95,10 @@ def traffic(run: Run, seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(spark, broker, topic, tmp_path_factory):
+def runs(spark, broker, tmp_path_factory):
     """Return a finished run per seed; that of the last seed crashed once, and was predicted before its restart."""
     directory = tmp_path_factory.mktemp("checkpoints")
-    found = {seed: Run(spark, broker, topic, directory / str(seed), 2, 90) for seed in SEEDS}
+    found = {seed: Run(spark, broker, directory / str(seed), 2, 90) for seed in SEEDS}
     for seed, run in found.items():
         traffic(run, seed)
         if seed == CRASHED_SEED:
@@ -150,9 +154,9 @@ def test_a_batch_runs_with_the_latest_time_of_the_batches_before_it_less_the_all
     assert [batch.next_watermark_ms for batch in batches[:-1]] == [batch.watermark_ms for batch in batches[1:]]
 
 
-def test_the_boundaries_are_those_of_spark(spark, broker, topic, tmp_path):
+def test_the_boundaries_are_those_of_spark(spark, broker, tmp_path):
     """One record per batch, each on one side of a boundary: `end <= watermark` both to emit and to drop."""
-    run = Run(spark, broker, topic, tmp_path / "checkpoint", 1, 1)
+    run = Run(spark, broker, tmp_path / "checkpoint", 1, 1)
     times = [9_999, 4_999, 10_000, 4_999, 4_999, 5_000, 25_000, 9_999, 9_999]
     run.produce((0, value(START_MS + time_ms, "192.0.2.1")) for time_ms in times)
     run.run()
