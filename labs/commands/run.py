@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records-per-batch", type=int, help="at most this many records in a micro-batch")
     parser.add_argument("--trigger", default="available-now", help='"available-now", or seconds between batches')
     parser.add_argument("--transaction-timeout-ms", type=int, default=60_000)
-    parser.add_argument("--fault", action="append", default=[], help="POINT@BATCH or POINT@BATCH:kill")
+    parser.add_argument("--fault", action="append", default=[], help="POINT@BATCH, with :kill or :pause")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -172,9 +172,9 @@ class Broker:
             each.signal(number)
 
     def _end(self, number: int, node: int | None) -> None:
-        self._signal(number, node)  # to all of them first: the last one alone would wait in vain for its controllers
+        self._signal(number, node)  # to all of them first: the last one alone waits in vain for its controllers
         for each in self._which(node):
-            each.wait_gone()
+            each.wait_gone(timeout=30 if len(self.nodes) == 1 else 10)
 
     def __enter__(self) -> Broker:
         return self.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -79,10 +80,11 @@ class Node:
         require_free(self.quorum_port)
         leash = Leash(leftovers=self._temporary)
         try:
-            self._prepare(leash)
-            with self.log_file.open("ab") as log:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with self._locked() as lock, self.log_file.open("ab") as log:
+                self._prepare(leash)
                 self._log_start = log.tell()
-                self._process = self._start(leash, "kafka.Kafka", CONFIG, stdout=log, stderr=log)
+                self._process = self._start(leash, "kafka.Kafka", CONFIG, stdout=log, stderr=log, pass_fds=[lock])
         except BaseException as error:
             leash.release()
             if isinstance(error, OSError):
@@ -133,8 +135,23 @@ class Node:
             return log.read()
         return ""
 
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Lock the directory, here and then in the process that inherits the file descriptor, as long as it lives.
+
+        Kafka has a lock too, but takes it only after it has written to its metadata log.
+        """
+        with (self.directory / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BrokerError(
+                    f"the broker's directory {self.directory} is in use by another broker; end that one, or choose "
+                    "another directory"
+                ) from None
+            yield lock.fileno()
+
     def _prepare(self, leash: Leash) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.directory).free
         if free < LEAST_SPACE:
             raise BrokerError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -24,7 +24,7 @@ class Audit:
     examples: dict[Anomaly, list[str]]  # the first three of each
     by_window: dict[Fate, Counter[int]]  # window start in epoch milliseconds -> how many
     judged: frozenset[Anomaly]  # what the evidence was sufficient to find
-    reason: str = field(default="")  # why the verdict is unknown, or what else stands in its way
+    reason: str = ""  # why the verdict is unknown, or what else stands in its way
 
     @property
     def valid(self) -> bool:

@@ -22,24 +22,24 @@ class InjectedCrash(RuntimeError):
 
 @dataclass(frozen=True)
 class Fault:
-    """Crash when batch `batch` reaches `point`: by an exception, or by SIGKILL of the whole job process group."""
+    """Strike when batch `batch` reaches `point`: raise, or SIGKILL or SIGSTOP ("pause") the whole job process group."""
 
     point: str
     batch: int
-    action: Literal["raise", "kill"] = "raise"
+    action: Literal["raise", "kill", "pause"] = "raise"
 
     def __post_init__(self):
         if self.point not in FAULT_POINTS:
             raise ValueError(f"no fault point {self.point!r}; there are {', '.join(FAULT_POINTS)}")
-        if self.action not in ("raise", "kill"):
-            raise ValueError(f"a fault can raise or kill, not {self.action!r}")
+        if self.action not in ("raise", "kill", "pause"):
+            raise ValueError(f"a fault can raise, kill or pause, not {self.action!r}")
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """Read `POINT@BATCH` or `POINT@BATCH:kill`. Raises ValueError."""
+        """Read `POINT@BATCH` or `POINT@BATCH:ACTION`. Raises ValueError."""
         match = re.fullmatch(r"(\w+)@(\d+)(?::(\w+))?", text)
         if not match:
-            raise ValueError(f"a fault is written POINT@BATCH or POINT@BATCH:kill, not {text!r}")
+            raise ValueError(f"a fault is written POINT@BATCH or POINT@BATCH:ACTION, not {text!r}")
         return cls(match[1], int(match[2]), match[3] or "raise")
 
     @property
@@ -53,8 +53,8 @@ class Fault:
         if self.action == "raise":
             raise InjectedCrash(f"crashed on purpose: batch {self.batch} at {self.point}")
         if os.environ.get(JOB_MARK) != str(os.getpid()) or os.getpgrp() != os.getpid():
-            raise RuntimeError("a fault kills job processes only, and this is not one: see labs.faults.JobProcess")
-        os.killpg(os.getpgrp(), signal.SIGKILL)
+            raise RuntimeError("a fault signals job processes only, and this is not one: see labs.faults.JobProcess")
+        os.killpg(os.getpgrp(), signal.SIGKILL if self.action == "kill" else signal.SIGSTOP)
 
 
 @contextmanager

@@ -55,6 +55,12 @@ class JobProcess:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def paused(self) -> bool:
+        """Whether the job is stopped by SIGSTOP, by us or by a fault of its own."""
+        state = subprocess.run(["ps", "-o", "state=", "-p", str(self.pid)], capture_output=True, text=True).stdout
+        return state.strip().startswith("T")
+
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the job's end, `timeout` seconds at most (TimeoutExpired). Raises JobFailed unless it succeeded."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import StreamReader, StreamWriter
+from collections import deque
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,7 +44,7 @@ class ProxiedConnection:
         self._from_client, self._client = reader, writer
         self._from_broker: StreamReader | None = None
         self._broker: StreamWriter | None = None
-        self._unanswered: dict[int, RequestHeader] = {}
+        self._unanswered: deque[RequestHeader] = deque()
         self._task = asyncio.current_task()
 
     async def run(self) -> None:
@@ -90,14 +91,14 @@ class ProxiedConnection:
                 return await self._interrupt(fault, self._from_client)
             else:
                 if request.answered:
-                    self._unanswered[request.correlation_id] = request
+                    self._unanswered.append(request)
                 self._log(request, "request", frame, "passed")
                 await _send(frame, self._broker)
 
     async def _pass_responses(self) -> None:
         async for frame in _frames(self._from_broker):
             await self._server.healed()
-            request = self._unanswered.pop(correlation_id(frame))
+            request = self._request_of(frame)
             fault = self._server.strike("response", request)
             done = "passed"
             if fault and not fault.seconds:
@@ -110,6 +111,13 @@ class ProxiedConnection:
                 done = f"delayed {fault.seconds:g} s"
             self._log(request, "response", frame, done)
             await _send(frame, self._client)
+
+    def _request_of(self, response: bytes) -> RequestHeader:
+        """Find the request that this answers: a broker answers in the order in which it was asked."""
+        answered = correlation_id(response)
+        while (request := self._unanswered.popleft()).correlation_id != answered:
+            pass
+        return request
 
     async def _interrupt(self, fault: NetworkFault, reader: StreamReader) -> None:
         """Hang up; or be silent in this direction from now on, as TCP delivers nothing that follows a loss."""

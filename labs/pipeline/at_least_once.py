@@ -43,12 +43,12 @@ class AtLeastOnceKafkaSink:
 
     def _write_in_halves(self, rows: DataFrame, batch_id: int) -> None:
         """Write so that there is a moment when half of the rows are in Kafka, for a fault to strike at."""
-        half = F.crc32("value") % 2
-        rows = rows.coalesce(1).persist()  # one task, so that a lost acknowledgement always covers the same rows
+        # One task, so that a lost acknowledgement always covers the same rows.
+        rows = rows.coalesce(1).withColumn("half", F.monotonically_increasing_id() % 2).persist()
         try:
-            self._write(rows.where(half == 0))
+            self._write(rows.where("half = 0").drop("half"))
             reach("mid_transaction", batch_id)
-            self._write(rows.where(half == 1))
+            self._write(rows.where("half = 1").drop("half"))
         finally:
             rows.unpersist()
 

@@ -102,8 +102,8 @@ def _judge(
         return
     if commit and now.is_of(prepared) and now.state in ABORTED:
         raise TransactionLost(
-            f"{told}it was aborted. Its timeout was {now.timeout_ms / 1000:g} s: it must be longer than the longest time "
-            "from begin to commit, outages included. The records are lost unless their source still has them"
+            f"{told}it was aborted. Its timeout was {now.timeout_ms / 1000:g} s, and must be longer than the longest "
+            "time from begin to commit, outages included. The records are lost unless their source still has them"
         )
     if not commit and now.is_of(prepared) and now.state in COMMITTED:
         raise FinishFailed(f"{told}it was committed: two processes decided differently")

@@ -65,7 +65,7 @@ class BrokerConnection:
 
 
 def transaction_coordinator(bootstrap_servers: str, transactional_id: str) -> BrokerConnection:
-    """Connect to the broker that coordinates this id's transactions. Raises OSError, KafkaError (retriable ones too)."""
+    """Connect to the broker that coordinates the transactions of this id. Raises OSError, KafkaError."""
     with _first_that_answers(bootstrap_servers) as broker:
         request = FindCoordinatorRequest(key=transactional_id, key_type=CoordinatorType.TRANSACTION.value)
         found = broker.ask(request, FindCoordinatorResponse, version=3)

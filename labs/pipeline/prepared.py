@@ -59,6 +59,7 @@ class PreparingProducer:
         **options: Any,
     ):
         self.transactional_id, self.number = transactional_id, number
+        self._timeout = transaction_timeout_ms / 1000
         self._sent: list = []
         self._prepared = False
         self._producer = KafkaProducer(
@@ -88,9 +89,10 @@ class PreparingProducer:
         if not self._sent:
             raise PrepareFailed(f"{self.transactional_id}: nothing was sent, and Kafka knows no empty transactions")
         try:
-            self._producer.flush()
+            with contextlib.suppress(KafkaError):  # flush does not wait for the parts of a batch that had to be split
+                self._producer.flush()
             for acknowledgement in self._sent:
-                acknowledgement.get()
+                acknowledgement.get(self._timeout)
         except KafkaError as error:
             raise PrepareFailed(f"{self.transactional_id}: {type(error).__name__}: {error}") from error
         reach("after_flush", self.number)

@@ -11,7 +11,7 @@ from labs.equipment.topics import create_topic
 from labs.evidence.checkpoint import CheckpointError, ranges, read_checkpoint
 from labs.pipeline import ip_count
 from labs.pipeline.generate import START_MS, classroom
-from labs.pipeline.source import close_windows, replay
+from labs.pipeline.source import CLOSING_DELAY_MS, close_windows, replay
 
 IN_FLIGHT = 3
 QUERY = "9f6a4d0e-0000-0000-0000-000000000000"
@@ -39,8 +39,8 @@ def start(spark, broker, source):
             if batch_id == crash:
                 raise RuntimeError("the crash")
 
-        options = {"records_per_batch": 60, **options}
-        records = ip_count.read_source(spark, broker.bootstrap_servers, source, **options)
+        options = {"topic": source, "records_per_batch": 60, **options}
+        records = ip_count.read_source(spark, broker.bootstrap_servers, **options)
         return ip_count.start(ip_count.ip_count(records), sink, str(checkpoint))
 
     return start
@@ -169,6 +169,8 @@ def test_damage_that_stops_spark_is_named(copy, start, damage):
     assert checkpoint.summary.startswith(named)
     assert "Spark refuses to restart" in checkpoint.summary
     assert named in checkpoint._repr_html_()
+    unknown = named.startswith(("offsets/3", "offsets/4"))
+    assert checkpoint.in_flight is (None if unknown else checkpoint.batches[3])
     with pytest.raises(Exception, match=r".+"):
         start(copy).awaitTermination()
 
@@ -197,22 +199,29 @@ def test_a_commit_that_names_no_watermark_is_one_to_spark_too(copy, start):
     start(copy).awaitTermination()
 
 
-def test_a_restart_forgets_the_empty_batch_that_it_owes(start, tmp_path):
+def test_a_restart_forgets_the_empty_batch_that_it_owes(broker, topic, start, tmp_path):
     """A crash after the last records' commit and before the plan of the empty batch that publishes their windows."""
-    published = {}
-    start(tmp_path / "whole", published=published).awaitTermination()
-    whole = read_checkpoint(tmp_path / "whole")
-    last = whole.last_committed.batch_id
-    assert (whole.batches[-1].offsets, len(published[last]), whole.owes_a_batch) == (0, 16, False)
-    put(tmp_path / "whole" / "commits" / str(last), None)
-    put(tmp_path / "whole" / "offsets" / str(last), None)
-    owing = read_checkpoint(tmp_path / "whole")
+    name, checkpoint = topic(), tmp_path / "checkpoint"
+    sent = replay(classroom(windows=1), broker.bootstrap_servers, name)
+    closed = close_windows(sent.last_time_ms, broker.bootstrap_servers, name)
+
+    def run() -> dict[int, int]:
+        published = {}
+        start(checkpoint, published=published, topic=name, records_per_batch=None).awaitTermination()
+        return {batch_id: len(rows) for batch_id, rows in published.items()}
+
+    assert run() == {0: 0, 1: 8}
+    assert not read_checkpoint(checkpoint).owes_a_batch
+    put(checkpoint / "commits" / "1", None)
+    put(checkpoint / "offsets" / "1", None)
+    owing = read_checkpoint(checkpoint)
     assert (owing.in_flight, owing.owes_a_batch) == (None, True)
-    assert owing.summary == f"Batch {last - 1} made windows final: they come out with the next batch"
-    published.clear()
-    start(tmp_path / "whole", published=published).awaitTermination()
-    assert published == {}
-    assert read_checkpoint(tmp_path / "whole").owes_a_batch
+    assert owing.summary == "Batch 0 made windows final: they come out with the next batch"
+    assert run() == {}
+    assert read_checkpoint(checkpoint).owes_a_batch
+    # One more record is enough to make a batch, and that publishes them.
+    close_windows(closed - CLOSING_DELAY_MS, broker.bootstrap_servers, name)
+    assert run() == {1: 8}
 
 
 def test_the_second_version_of_the_offset_log_is_read(spark, start, source, tmp_path):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 import re
 import socket
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -60,6 +59,14 @@ def transactional_producer(proxy: Proxy, transactional_id: str) -> Producer:
     made = producer(proxy, transactional_id=transactional_id)
     made.init_transactions(30)
     return made
+
+
+def commit_error(made: Producer) -> str | None:
+    try:
+        made.commit_transaction(30)
+    except KafkaException as error:
+        return error.args[0].name()
+    return None
 
 
 def send(made: Producer, topic: str, *values: bytes) -> None:
@@ -162,7 +169,7 @@ def test_small_answers_do_not_wait_for_each_other(proxy):
             for _ in range(2):
                 answers.read(int.from_bytes(answers.read(4), "big"))
             seconds.append(time.perf_counter() - started)
-    assert statistics.median(seconds) < 0.035
+    assert sorted(seconds)[5] < 0.035
 
 
 def test_log_tells_what_passed(proxy, topic):
@@ -282,8 +289,15 @@ def test_held_request_without_a_cut_is_answered_when_delivered(proxy):
         held.deliver()
 
 
-@pytest.mark.parametrize("attempts_to_go_on", [False, True])
-def test_delayed_end_txn_publishes_half_of_the_next_transaction_of_the_same_epoch(proxy, topic, attempts_to_go_on):
+@pytest.mark.parametrize(
+    ("next_step", "error"),
+    [
+        ("produce to the same partition", "INVALID_TXN_STATE"),
+        ("send offsets", None),  # begins a third transaction, which then holds the offsets only
+        ("commit", None),  # taken for a repetition of the delayed one
+    ],
+)
+def test_delayed_end_txn_publishes_half_of_the_next_transaction_of_the_same_epoch(proxy, topic, next_step, error):
     made = transactional_producer(proxy, topic)
     held = proxy.hold_next_request(Request.END_TXN, transactional_id=topic)
     made.begin_transaction()
@@ -292,19 +306,19 @@ def test_delayed_end_txn_publishes_half_of_the_next_transaction_of_the_same_epoc
     assert held.struck.is_set()
 
     made.begin_transaction()
-    send(made, topic, b"2, first half")
+    send(made, topic, b"2")
     assert read(proxy, topic) == [b"1"]
     assert held.deliver().error is None
-    eventually(lambda: read(proxy, topic) == [b"1", b"2, first half"])
+    eventually(lambda: read(proxy, topic) == [b"1", b"2"])  # and nobody has committed it
 
-    if attempts_to_go_on:
-        made.produce(topic, b"2, second half")
-        with pytest.raises(KafkaException) as failed:
-            made.commit_transaction(30)
-        assert failed.value.args[0].name() == "INVALID_TXN_STATE"
-    else:
-        made.commit_transaction(30)  # the broker takes it for a repetition: nobody learns what happened
-    assert read(proxy, topic, "read_uncommitted") == [b"1", b"2, first half"]
+    if next_step == "produce to the same partition":
+        made.produce(topic, b"2, too")
+    if next_step == "send offsets":
+        group = confluent_kafka.Consumer({"bootstrap.servers": proxy.bootstrap_servers, "group.id": topic})
+        offsets = [confluent_kafka.TopicPartition(topic, 0, 1)]
+        made.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), 30)
+    assert commit_error(made) == error
+    assert read(proxy, topic, "read_uncommitted") == [b"1", b"2"]
 
 
 def test_delayed_end_txn_is_harmless_once_the_next_transaction_has_a_new_epoch(proxy, topic):

@@ -1,0 +1,60 @@
+"""How fast a log is parsed, sent to Kafka, and counted by Spark."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from labs.equipment import Broker, create_topic, spark_session
+from labs.pipeline import ExactlyOnceKafkaSink, close_windows, count_ips, read_source, replay, start_query
+from labs.pipeline.access_log import read_access_log
+from labs.pipeline.event_time_order import in_event_time_order
+from labs.pipeline.generate import Traffic, format_line
+from labs.pipeline.log_report import LogReport
+
+
+def measure(small: int = 2_000_000, large: int = 10_000_000) -> Iterator[tuple[str, float, str]]:
+    """Yield (what, value, unit): lines parsed, records produced and records counted per second.
+
+    Counting is measured at the margin, (large − small) records / (time of large − time of small), so that what
+    a start costs does not count.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory, "access.log")
+        lines = 500_000
+        log.write_text("".join(format_line(access) + "\n" for access in Traffic(requests=lines)))
+        started = time.perf_counter()
+        for _ in read_access_log([log], LogReport()):
+            pass
+        yield "log lines parsed", lines / (time.perf_counter() - started), "lines/s"
+        with Broker(jvm_options=()) as broker:
+            servers = broker.bootstrap_servers
+            topic = create_topic(servers, "ingested", 1)
+            started = time.perf_counter()
+            replay(in_event_time_order(read_access_log([log], LogReport())), servers, topic)
+            yield "log lines into Kafka, parsed and ordered", lines / (time.perf_counter() - started), "lines/s"
+            spark = spark_session(quick_start=False)
+            seconds = {}
+            for records in (small, large):
+                topic = create_topic(servers, f"records_{records}", 1)
+                started = time.perf_counter()
+                sent = replay(Traffic(requests=records, disorder_ms=0), servers, topic)
+                yield f"{records:,} records produced", records / (time.perf_counter() - started), "records/s"
+                close_windows(sent.last_time_ms, servers, topic)
+                seconds[records] = _count(spark, servers, topic)
+                yield f"{records:,} records counted", records / seconds[records], "records/s"
+            margin = (large - small) / (seconds[large] - seconds[small])
+            yield "counted at the margin", margin, "records/s"
+
+
+def _count(spark, servers: str, topic: str) -> float:
+    """Count one topic exactly once and return how many seconds the query took."""
+    results = create_topic(servers, f"results_{uuid.uuid4().hex[:8]}", 1)
+    sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=servers)
+    records = read_source(spark, servers, topic, minPartitions="2")
+    started = time.perf_counter()
+    start_query(count_ips(records), sink, tempfile.mkdtemp()).awaitTermination()
+    return time.perf_counter() - started

@@ -1,0 +1,38 @@
+"""Measure this machine. Compare numbers of one run with each other; those of two runs differ with the weather."""
+
+from __future__ import annotations
+
+import argparse
+
+EXAMPLES = """examples:
+  python -m labs bench ingest      lines/s parsed, records/s produced, records/s counted
+  python -m labs bench sink        Spark's own Kafka sink against the exactly-once sink
+  python -m labs bench restart     from the crash to the first new result
+"""
+BENCHMARKS = ("ingest", "sink", "restart")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("benchmark", choices=BENCHMARKS)
+    parser.add_argument("--small", type=int, default=2_000_000, help="ingest: records of the short run")
+    parser.add_argument("--large", type=int, default=10_000_000, help="ingest: records of the long run")
+    parser.add_argument("--rounds", type=int, default=4, help="sink, restart: how often each is run")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import importlib
+
+    from rich.console import Console
+
+    options = {"rounds": arguments.rounds}
+    if arguments.benchmark == "ingest":
+        options = {"small": arguments.small, "large": arguments.large}
+    module = importlib.import_module(f"labs.benchmarks.{arguments.benchmark}")
+    with Console(stderr=True).status("measuring; each line comes as it is known"):
+        for row in module.measure(**options):
+            if isinstance(row, dict):
+                print(" · ".join(f"{name}: {value:,.6g}" for name, value in row.items()), flush=True)
+            else:
+                what, value, unit = row
+                print(f"{what}: {value:,.3g} {unit}" if value < 100 else f"{what}: {value:,.0f} {unit}", flush=True)
+    return 0

@@ -1,0 +1,130 @@
+"""What the lab needs of a machine: each step tells what was found, and the cure for what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+import pyspark
+from jgo.constants import default_jgo_cache, default_maven_repo
+
+from labs.equipment.check import Step, Unfit
+from labs.equipment.jars import broker_jars, connector_jars
+from labs.equipment.java import find_java, lab_cache
+from labs.equipment.ports import free_ports
+
+OLDEST_PYTHON = (3, 11)
+REQUIREMENTS = Path(__file__).parents[2] / "requirements.txt"
+GIB = 1 << 30
+ENOUGH_MEMORY, LEAST_MEMORY = 4 * GIB, 2 * GIB
+LEAST_DISK = 2 * 10**9
+
+
+def _python() -> str:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        raise Unfit(f"{found} is too old")
+    return found
+
+
+def _packages() -> str:
+    pins = re.findall(r"^([\w.-]+)==([^\s;]+)", REQUIREMENTS.read_text(), re.MULTILINE)
+    wrong = [f"{name} {have} instead of {pin}" for name, pin in pins if (have := _installed(name)) != pin]
+    if wrong:
+        raise Unfit("; ".join(wrong))
+    return f"{len(pins)}, as pinned in {REQUIREMENTS.name}"
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _java() -> str:
+    java = find_java()
+    return f"{java.version} ({java.origin})"
+
+
+def _jars() -> str:
+    return f"{len(broker_jars()) + len(connector_jars())}, each with its recorded sum"
+
+
+def _connector() -> str:
+    [(scala, connector)] = _versions(r"spark-sql-kafka-0-10_([\d.]+)-(.+)\.jar", connector_jars())
+    [(spark_scala, spark)] = _versions(
+        r"spark-core_([\d.]+)-(.+)\.jar", Path(pyspark.__file__).with_name("jars").iterdir()
+    )
+    if (scala, connector) != (spark_scala, spark):
+        raise Unfit(f"{connector} for Scala {scala}, but Spark is {spark} for Scala {spark_scala}")
+    return f"{connector}, the version of Spark; both for Scala {scala}"
+
+
+def _versions(pattern: str, jars: Iterable[Path]) -> list[tuple[str, str]]:
+    return [match.groups() for jar in jars if (match := re.fullmatch(pattern, jar.name))]
+
+
+def _ports() -> str:
+    [port] = free_ports(1)
+    with (
+        socket.create_server(("127.0.0.1", port)) as server,
+        socket.create_connection(("127.0.0.1", port), timeout=5) as client,
+    ):
+        server.settimeout(5)
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.settimeout(5)
+            client.sendall(b"?")
+            if accepted.recv(1) != b"?":
+                raise Unfit("a connection to 127.0.0.1 was accepted and then lost")
+    return "127.0.0.1 can be listened on and reached"
+
+
+def _memory() -> str:
+    available = _available_memory()
+    found = f"{available / GIB:.1f} GiB available"
+    if available < LEAST_MEMORY:
+        raise Unfit(found)
+    return found if available >= ENOUGH_MEMORY else f"{found}: it will do, and {ENOUGH_MEMORY / GIB:.0f} are better"
+
+
+def _available_memory() -> int:
+    available = psutil.virtual_memory().available
+    with contextlib.suppress(OSError, ValueError):  # a container may have less than its machine
+        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
+        available = min(available, limit - used)
+    return available
+
+
+def _disk() -> str:
+    places = [Path(tempfile.gettempdir()), default_jgo_cache(), default_maven_repo(), lab_cache()]
+    free = {place: shutil.disk_usage(_existing(place)).free for place in places}
+    short = [f"{left / 1e9:.1f} GB free in {place}" for place, left in free.items() if left < LEAST_DISK]
+    if short:
+        raise Unfit("; ".join(short))
+    return f"{min(free.values()) / 1e9:.0f} GB free for data and caches"
+
+
+def _existing(place: Path) -> Path:
+    return next(parent for parent in (place, *place.absolute().parents) if parent.exists())
+
+
+MACHINE = [
+    Step("Python", _python, "Install Python 3.11 or newer, then run: make clean setup PYTHON=python3.12"),
+    Step("Packages", _packages, "Run: make setup, and use .venv/bin/python"),
+    Step("Java", _java, "Run: make setup"),
+    Step("Jars", _jars, ""),  # what can be wrong with them has a cure of its own each
+    Step("Connector", _connector, "Run: make setup", ("Jars",)),
+    Step("Ports", _ports, "Allow Python and Java to connect to 127.0.0.1 in the firewall or VPN"),
+    Step("Memory", _memory, f"Close other programs, or give the container {ENOUGH_MEMORY / GIB:.0f} GiB"),
+    Step("Disk", _disk, "Free 2 GB there, or name another disk (TMPDIR for data, JGO_CACHE_DIR and M2_REPO for jars)"),
+]

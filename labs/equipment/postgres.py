@@ -1,0 +1,148 @@
+"""A real PostgreSQL for the lab, from a wheel that brings the server along: one child process, started by Python.
+
+It listens on a Unix socket in a directory of its own, and on no network. It never outlives this process, however
+it ends. Data survives `kill`, `stop` and `restart`, and is deleted by `close` (or at the end of a `with` block).
+Linux and macOS.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from labs.equipment.leash import Leash
+from labs.equipment.postgres_programs import PostgresError, PostgresPrograms
+
+__all__ = ["Postgres", "PostgresError"]
+
+SOCKET = ".s.PGSQL.5432"
+LONGEST_SOCKET = 103  # bytes: what macOS allows
+STARTING = 60  # seconds
+SETTINGS = {"listen_addresses": "", "max_connections": "20", "shared_buffers": "16MB"}
+
+
+class Postgres:
+    """A PostgreSQL server with an empty database. `url` is its address for SQLAlchemy."""
+
+    def __init__(self):
+        self.directory = _directory()
+        self.log_file = self.directory / "postgres.log"
+        self.url = f"postgresql+psycopg://postgres@/postgres?host={quote(str(self.directory))}"
+        self._programs = PostgresPrograms(self.directory)
+        self._process: subprocess.Popen | None = None
+        self._leash: Leash | None = None
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it exists, else None."""
+        if self._process and self._process.poll() is None:
+            return self._process.pid
+        leash, self._leash = self._leash, None
+        if leash:
+            leash.release()
+        return None
+
+    def start(self) -> Postgres:
+        """Start the server, unless it runs, and wait until it can be used. Raises PostgresError."""
+        deadline = time.monotonic() + STARTING
+        while not self._ready():
+            if self.pid is None:
+                # What a killed server leaves behind takes its last processes a moment to give up.
+                said = self._last_lines() if self._process else ""
+                if said and "still in use" not in said:
+                    raise PostgresError(f"PostgreSQL ended while starting.\n{said}")
+                self._launch()
+            if time.monotonic() > deadline:
+                self.kill()
+                raise PostgresError(f"PostgreSQL did not answer within {STARTING} s.\n{self._last_lines()}")
+            time.sleep(0.02)
+        return self
+
+    def stop(self) -> None:
+        """Shut down cleanly. Open transactions are rolled back, clients are disconnected."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """SIGKILL: no clean-up, as in a power cut of the process."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> Postgres:
+        """Stop cleanly and start again with the same data and address."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Stop and delete the data."""
+        atexit.unregister(self.close)
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _launch(self) -> None:
+        leash = Leash(leftovers=self.directory)
+        try:
+            if not (self.directory / "data" / "PG_VERSION").exists():
+                arguments = ("-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+                initdb = self._programs.start(
+                    leash, "initdb", *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                )
+                said, _ = initdb.communicate()
+                if initdb.returncode:
+                    raise PostgresError(f"no database could be made in {self.directory}:\n{said}")
+            arguments = ["-D", "data", "-k", str(self.directory)]
+            for name, value in SETTINGS.items():
+                arguments += ["-c", f"{name}={value}"]
+            with self.log_file.open("wb") as log:
+                self._process = self._programs.start(leash, "postgres", *arguments, stdout=log, stderr=log)
+        except BaseException:
+            leash.release()
+            raise
+        self._leash = leash
+
+    def _ready(self) -> bool:
+        if self.pid is None:
+            return False
+        with contextlib.suppress(OSError):
+            state = (self.directory / "data" / "postmaster.pid").read_text().split("\n")
+            return state[0] == str(self.pid) and state[7:8] == ["ready   "]  # the file of a killed server stays behind
+        return False
+
+    def _end(self, number: int) -> None:
+        if self.pid:
+            self._process.send_signal(number)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self.pid is None:
+            self._process = None
+
+    def _last_lines(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self.log_file.read_text(errors="replace").splitlines()[-15:]
+            return "\n  ".join([f"Last lines of {self.log_file}:", *lines])
+        return "It left no log."
+
+    def __enter__(self) -> Postgres:
+        return self.start()
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def _directory() -> Path:
+    """Make a directory whose name leaves room for the socket's."""
+    directory = Path(tempfile.mkdtemp(prefix="labs-postgres-"))
+    if len(os.fsencode(directory / SOCKET)) > LONGEST_SOCKET:
+        directory.rmdir()
+        directory = Path(tempfile.mkdtemp(prefix="labs-postgres-", dir="/tmp"))
+    return directory

@@ -1,0 +1,96 @@
+"""A record's way over the bench: through a broker in a transaction, and again through Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from labs.equipment.broker import open_broker
+from labs.equipment.check import Step, Unfit
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import admin, create_topic
+
+RECORDS = 1000
+
+
+def bench(stack: contextlib.ExitStack) -> list[Step]:
+    """Return the steps that use the bench; `stack` closes what they opened."""
+    topic = f"labs-doctor-{uuid.uuid4().hex[:8]}"
+    sent = {b"%d" % n for n in range(RECORDS)}
+    servers = ""
+
+    def broker() -> str:
+        nonlocal servers
+        before = time.monotonic()
+        kafka = stack.enter_context(open_broker())
+        started = time.monotonic()
+        servers = kafka.bootstrap_servers
+        create_topic(servers, topic, partitions=1, replication=kafka.replication)
+        if kafka.external:
+            stack.callback(_delete_topic, servers, topic)
+        _produce(servers, topic, sent)
+        _expect(sent, _consume(servers, topic, len(sent)))
+        took = time.monotonic() - started
+        start = "that of KAFKA_BOOTSTRAP_SERVERS" if kafka.external else f"started in {started - before:.1f} s"
+        return f"{start}; a transaction of {RECORDS:,} records written and read back in {took:.1f} s"
+
+    def spark() -> str:
+        before = time.monotonic()
+        session = spark_session()
+        started = time.monotonic()
+        options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "kafka.isolation.level": "read_committed"}
+        rows = session.read.format("kafka").options(**options).load().select("value").collect()
+        _expect(sent, [bytes(row.value) for row in rows])
+        took = time.monotonic() - started
+        return f"{session.version}, session in {started - before:.1f} s; the same records read in {took:.1f} s"
+
+    return [
+        Step("Broker", broker, _unset("KAFKA_BOOTSTRAP_SERVERS", "a broker of its own"), ("Java", "Jars", "Ports")),
+        Step("Spark", spark, _unset("SPARK_MASTER", "this machine"), ("Connector", "Broker")),
+    ]
+
+
+def _unset(variable: str, otherwise: str) -> str:
+    if variable in os.environ:
+        return f"Check {variable}, or unset it: then the lab uses {otherwise}"
+    return "Close other programs and try again; if it fails again, report these lines"
+
+
+def _produce(servers: str, topic: str, values: set[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    producer.commit_transaction(30)
+
+
+def _consume(servers: str, topic: str, count: int) -> list[bytes]:
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": topic,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "log_level": 0,
+    }
+    consumer, values = Consumer(settings), []
+    deadline = time.monotonic() + 30
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while len(values) < count and time.monotonic() < deadline:
+            values += [message.value() for message in consumer.consume(count, 0.2) if not message.error()]
+    return values
+
+
+def _expect(sent: set[bytes], read: list[bytes]) -> None:
+    if len(read) != len(sent) or set(read) != sent:
+        raise Unfit(f"{len(sent):,} records were written and {len(set(read) & sent):,} of them read, in {len(read):,}")
+
+
+def _delete_topic(servers: str, topic: str) -> None:
+    with admin(servers) as client:
+        client.delete_topics([topic])

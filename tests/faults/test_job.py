@@ -1,0 +1,111 @@
+"""The job as a process, killed for real: what the next process repeats, and what a reader sees of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from labs.equipment import create_topic, eventually
+from labs.evidence.audit import audit
+from labs.evidence.checkpoint import read_checkpoint
+from labs.evidence.expected import count_by_window
+from labs.evidence.prediction import predict, read_source_records
+from labs.evidence.reader import read_results
+from labs.faults import Fault, JobFailed, JobProcess, Supervisor
+from labs.pipeline import FAULT_POINTS, close_windows, replay
+from labs.pipeline.generate import classroom
+
+KILLS = 10
+
+
+@pytest.fixture(scope="module")
+def classroom_log(broker):
+    servers, accesses = broker.bootstrap_servers, list(classroom(windows=14, clients=8))
+    source = create_topic(servers, "job_classroom", 1)
+    close_windows(replay(accesses, servers, source).last_time_ms, servers, source)
+    return source, count_by_window(accesses)
+
+
+@pytest.fixture
+def job_options(broker, topic, classroom_log, tmp_path):
+    results = topic()
+    return {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "source_topic": classroom_log[0],
+        "sink_topic": results,
+        "name": results,
+        "checkpoint": tmp_path / "check point",
+        "records_per_batch": 80,
+    }
+
+
+@pytest.mark.timeout(600)
+def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_doubles(job_options, classroom_log):
+    faults = [Fault(point, 3 + n, "kill") for n, point in enumerate(FAULT_POINTS)]
+
+    def attempt(number: int) -> None:
+        with JobProcess(tuple(faults[number - 1 : number]), **job_options) as job:
+            job.wait(120)
+
+    attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
+    assert [str(a.error).split(";")[0] for a in attempts[:-1]] == ["killed by SIGKILL"] * len(faults)
+    verdict = audit(classroom_log[1], read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
+    assert verdict.valid, verdict
+
+
+@pytest.mark.timeout(600)
+def test_ten_seeded_sigkills_at_least_once_lose_nothing_and_double_what_the_checkpoint_predicts(
+    job_options, classroom_log
+):
+    servers, chance = job_options["bootstrap_servers"], random.Random(7)
+    predicted = 0
+
+    def killed_in_batch(number: int) -> None:
+        with JobProcess(sink="at-least-once", **job_options) as job:
+            if number <= KILLS:
+                eventually(lambda: f"batch {number + 1} begins" in job.output() or not job.running, timeout=120)
+                with pytest.raises(Exception, match="timed out"):  # let a seeded moment of the batch go by
+                    job.wait(chance.uniform(0.0, 0.3))
+                job.kill()
+                raise JobFailed("killed")
+            job.wait(120)
+
+    def predict_what_a_restart_repeats(_) -> None:
+        nonlocal predicted
+        checkpoint = read_checkpoint(job_options["checkpoint"])
+        repeated = predict(checkpoint, read_source_records(servers, job_options["source_topic"])).repeated
+        published = {(r.window_start, r.ip) for r in read_results(servers, job_options["sink_topic"])}
+        predicted += len(repeated.keys() & published)
+
+    Supervisor(killed_in_batch, restarts=KILLS, delay=0, report=predict_what_a_restart_repeats).run()
+    verdict = audit(classroom_log[1], read_results(servers, job_options["sink_topic"]))
+    assert verdict.lost == 0, verdict
+    assert verdict.duplicated == predicted
+
+
+@pytest.mark.timeout(300)
+def test_zombie_woken_after_its_successor_committed_is_fenced(job_options, classroom_log):
+    with JobProcess((Fault("before_commit", 5, "pause"),), **job_options) as zombie:
+        eventually(lambda: "batch 5 begins" in zombie.output(), timeout=120)
+        eventually(lambda: zombie.paused, timeout=30)
+        with JobProcess(**job_options) as successor:
+            successor.wait(120)
+        zombie.resume()
+        with pytest.raises(JobFailed, match="fenced"):
+            zombie.wait(120)
+    verdict = audit(classroom_log[1], read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
+    assert verdict.valid, verdict
+
+
+def test_job_that_cannot_start_says_why_in_its_last_line(tmp_path, broker):
+    with (
+        JobProcess(bootstrap_servers=broker.bootstrap_servers, checkpoint=tmp_path, fault="nowhere@1") as job,
+        pytest.raises(JobFailed, match="no fault point 'nowhere'"),
+    ):
+        job.wait(60)
+
+
+def test_fault_does_not_kill_a_process_that_is_no_job():
+    with pytest.raises(RuntimeError, match="signals job processes only"):
+        Fault("after_commit", 1, "kill").strike()

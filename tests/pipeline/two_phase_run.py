@@ -1,0 +1,94 @@
+"""A run that publishes one batch of results by two-phase commit, and can be told where to die.
+
+As a process: python -m tests.pipeline.two_phase_run SPEC, where SPEC is the JSON of a `Run`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from labs.pipeline import fault_points
+from labs.pipeline.decision_log import DecisionLog
+from labs.pipeline.prepared import PreparedTransaction, PreparingProducer
+from labs.pipeline.two_phase import decide_and_finish, recover
+
+ROOT = Path(__file__).parents[2]
+PARTICIPANTS, ROWS_EACH = 2, 5
+
+
+@dataclass(frozen=True)
+class Run:
+    bootstrap_servers: str
+    topic: str
+    prefix: str
+    directory: str
+    commit: bool = True
+    timeout_ms: int = 60_000
+
+    @property
+    def decisions(self) -> DecisionLog:
+        return DecisionLog(self.directory)
+
+    @property
+    def expected(self) -> dict[tuple[int, str], int]:
+        return {(0, f"10.0.{p}.{n}"): n + 1 for p in range(PARTICIPANTS) for n in range(ROWS_EACH)}
+
+    def prepare(self, number: int = 1) -> list[PreparedTransaction]:
+        """Write half of the results in each of two transactions."""
+        attempt, total, prepared = uuid.uuid4().hex[:8], len(self.expected), []
+        headers = {"batch_id": number, "attempt": attempt, "batch_rows": total}
+        for participant in range(PARTICIPANTS):
+            with PreparingProducer(
+                f"{self.prefix}-{participant}",
+                bootstrap_servers=self.bootstrap_servers,
+                transaction_timeout_ms=self.timeout_ms,
+                number=number,
+            ) as producer:
+                for (window, ip), count in self.expected.items():
+                    if ip.startswith(f"10.0.{participant}."):
+                        value = json.dumps({"window_start": window, "ip": ip, "count": count}).encode()
+                        producer.send(self.topic, value, headers=[(k, str(v).encode()) for k, v in headers.items()])
+                prepared.append(producer.prepare())
+        return prepared
+
+    def publish(self, number: int = 1) -> None:
+        decide_and_finish(number, self.commit, self.prepare(number), self.decisions, self.bootstrap_servers)
+
+    def recover(self):
+        return recover(self.decisions, self.bootstrap_servers, self.prefix)
+
+    def publish_and_die_at(self, point: str) -> None:
+        """Publish in a process of its own, which is killed when it reaches `point`."""
+        spec = json.dumps({**asdict(self), "point": point})
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.pipeline.two_phase_run", spec],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+def die_at(point: str) -> None:
+    def listen(reached: str, number: int) -> None:
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fault_points.listener = listen
+
+
+if __name__ == "__main__":
+    spec = json.loads(sys.argv[1])
+    die_at(spec.pop("point"))
+    with contextlib.suppress(KeyboardInterrupt):
+        Run(**spec).publish()
