@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
             client = NotebookClient(
                 notebook,
                 timeout=arguments.timeout,
+                coalesce_streams=True,
                 kernel_name="python3",
                 resources={"metadata": {"path": path.parent}},
             )

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from labs.equipment.leash import Leash
-from labs.equipment.postgres_programs import PostgresError, PostgresPrograms
+from labs.equipment.postgres_programs import PostgresError, PostgresPrograms, installed_package
 
 __all__ = ["Postgres", "PostgresError"]
 
@@ -33,13 +33,14 @@ class Postgres:
     """A PostgreSQL server with an empty database. `url` is its address for SQLAlchemy."""
 
     def __init__(self):
-        self.directory = _directory()
-        self.log_file = self.directory / "postgres.log"
-        self.url = f"postgresql+psycopg://postgres@/postgres?host={quote(str(self.directory))}"
-        self._programs = PostgresPrograms(self.directory)
         self._process: subprocess.Popen | None = None
         self._leash: Leash | None = None
+        package = installed_package()
+        self.directory = _directory()
         atexit.register(self.close)
+        self.log_file = self.directory / "postgres.log"
+        self.url = f"postgresql+psycopg://postgres@/postgres?host={quote(str(self.directory))}"
+        self._programs = PostgresPrograms(package, self.directory)
 
     @property
     def pid(self) -> int | None:
@@ -124,7 +125,7 @@ class Postgres:
                 self._process.kill()
                 self._process.wait()
         if self.pid is None:
-            self._process = None
+            self._process = None  # what it said last does not concern the next start
 
     def _last_lines(self) -> str:
         with contextlib.suppress(OSError):

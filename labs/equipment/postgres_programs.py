@@ -23,25 +23,21 @@ class PostgresError(RuntimeError):
 
 
 class PostgresPrograms:
-    """Runs the programs in `directory`: by the current user, or by nobody, who is given it, where that is root.
+    """Runs the programs in `directory`: as the current user, or, where that is root, as nobody, who is given it."""
 
-    The package is not imported, only looked into: it would make a system user and open up directories.
-    """
-
-    def __init__(self, directory: Path):
+    def __init__(self, package: Path, directory: Path):
         self._directory, self._user = directory, {}
-        self._installation = _installed()
         if os.geteuid() == 0:
             nobody = pwd.getpwnam(UNPRIVILEGED)
             self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             os.chown(directory, nobody.pw_uid, nobody.pw_gid)
-            if not all(_open_to_others(each) for each in (self._installation, *self._installation.parents)):
-                # Such as a checkout in root's own home.
-                self._installation = Path(shutil.copytree(self._installation, directory / INSTALLATION))
+            if not all(_open_to_others(each) for each in (package, *package.parents)):
+                package = copy_programs(package, directory / "programs")  # a checkout in root's own home, say
+        self._bin = package / INSTALLATION / "bin"
 
     def start(self, leash: Leash, program: str, *arguments: str, **options: Any) -> subprocess.Popen:
         """Start a program on a leash; `options` are Popen's. Raises PostgresError."""
-        command = [str(self._installation / "bin" / program), *arguments]
+        command = [str(self._bin / program), *arguments]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
         try:
             # In a session of its own: Ctrl-C is for this process, which stops the server in its own time.
@@ -52,12 +48,24 @@ class PostgresPrograms:
             raise PostgresError(f"{program} cannot be run in {self._directory}: {error}") from error
 
 
-def _installed() -> Path:
+def copy_programs(package: Path, into: Path) -> Path:
+    """Copy the programs and their libraries, which stand beside the package, and return the new package."""
+    for part in (package / INSTALLATION, package.with_name(f"{WHEEL}.libs")):
+        if part.exists():
+            shutil.copytree(part, into / part.relative_to(package.parent))
+    return into / package.name
+
+
+def installed_package() -> Path:
+    """Return the package's directory. Raises PostgresError.
+
+    It is only looked into: its own way to run as root makes a system user and opens directories to everybody.
+    """
     wheel = importlib.util.find_spec(WHEEL)
-    installation = Path(wheel.origin).with_name(INSTALLATION) if wheel and wheel.origin else None
-    if not installation or not (installation / "bin" / "postgres").exists():
+    package = Path(wheel.origin).resolve().parent if wheel and wheel.origin else None
+    if not package or not (package / INSTALLATION / "bin" / "postgres").exists():
         raise PostgresError("no PostgreSQL is installed: run `make setup`, or pip install -r requirements.txt")
-    return installation.resolve()
+    return package
 
 
 def _open_to_others(directory: Path) -> bool:

@@ -1,8 +1,9 @@
 """Read the checkpoint of any Spark Structured Streaming query: which batches are planned, done, or in flight.
 
 Guarantee: it only reads, files alone, with no Spark; what it says is what Spark will find when it restarts.
-Where it stops: a local path; a running query may be a step ahead of what was read; Spark deletes the logs of
-batches more than `spark.sql.streaming.minBatchesToRetain` (100) ago, and the first that is left has no start.
+Where it stops: a local path; checksums are not verified; a running query may be a step ahead of what was read;
+Spark deletes the logs of batches more than `spark.sql.streaming.minBatchesToRetain` (100) ago, and the first that
+is left has no start.
 """
 
 from __future__ import annotations
@@ -99,10 +100,10 @@ class Checkpoint:
 
     @property
     def owes_a_batch(self) -> bool:
-        """Tell whether the last batch, which is committed, made windows final that only one more batch can emit.
+        """Tell whether the last batch is committed and moved the watermark: what that made final is not emitted yet.
 
-        A running query adds that batch by itself. A restarted one does not: it waits for new records, and with
-        the trigger availableNow and no new records it ends without it.
+        It takes one more batch. A running query adds that by itself. A restarted one does not: it waits for new
+        records, and with the trigger availableNow and no new records it ends without it.
         """
         last = self.batches[-1] if self.batches else None
         return bool(last and last.status == "committed" and (last.next_watermark_ms or 0) > (last.watermark_ms or 0))
@@ -121,7 +122,7 @@ class Checkpoint:
         if self.in_flight:
             return f"Batch {self.in_flight.batch_id} is planned and not committed: a restart runs it again"
         if self.owes_a_batch:
-            return f"Batch {self.batches[-1].batch_id} made windows final: they come out with the next batch"
+            return f"Batch {self.batches[-1].batch_id} moved the watermark: what is final now, the next batch publishes"
         if self.batches:
             return f"Every batch up to {self.batches[-1].batch_id} is committed: a restart repeats none"
         return "No batch is planned yet: a restart begins at the beginning"

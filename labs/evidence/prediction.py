@@ -16,23 +16,21 @@ Where it stops: the topic must still hold the records; a window size other than 
 from __future__ import annotations
 
 import re
-import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
 from labs.evidence.checkpoint import Batch, Checkpoint, CheckpointError
 from labs.evidence.expected import WINDOW_MS
+from labs.evidence.reader import read_to_end
 from labs.pipeline.source import CLOSING_CLIENT, SOURCE_TOPIC
 
 Key = tuple[int, str]  # (window start in epoch millis, IP)
 SourceRecord = tuple[int, int, int | None, str | None]  # partition, offset, and if well-formed event time, client
 
-# As in ip_count.parse. What is optional there at the end is what Java's `$` lets pass.
-WELL_FORMED = re.compile(r"(\d{1,14}),([^\s,]+(?:\r\n|\r|\n)?)", re.ASCII)
+# As in ip_count.parse.
+WELL_FORMED = re.compile(r"(\d{1,14}),([^\s,]+)", re.ASCII)
 
 
 @dataclass
@@ -101,41 +99,8 @@ def read_source_records(
     It reads uncommitted records, as Spark's source does. Raises KafkaException if the topic cannot be read,
     TimeoutError if its end is not reached within `timeout` seconds without progress.
     """
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "labs-prediction",  # required by the library; nothing is committed and nobody joins
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_uncommitted",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,
-        }
-    )
-    try:
-        known = consumer.list_topics(topic, timeout=timeout).topics[topic]
-        if known.error:
-            raise KafkaException(known.error)
-        reading = set(known.partitions)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in reading])
-        deadline = time.monotonic() + timeout
-        while reading:
-            messages = consumer.consume(10_000, timeout=0.1)
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    yield message.partition(), message.offset(), *parse_record(message.value())
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    reading.discard(message.partition())
-                elif not error.retriable():
-                    raise KafkaException(error)
-            if messages:
-                deadline = time.monotonic() + timeout
-            elif time.monotonic() > deadline:
-                raise TimeoutError(f"partitions {sorted(reading)} of {topic} could not be read to their end")
-    finally:
-        consumer.close()
+    for message in read_to_end(bootstrap_servers, topic, "read_uncommitted", timeout):
+        yield message.partition(), message.offset(), *parse_record(message.value())
 
 
 def parse_record(value: bytes | None) -> tuple[int, str] | tuple[None, None]:

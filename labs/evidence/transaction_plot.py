@@ -50,7 +50,7 @@ def plot_transactions(log_entries: pandas.DataFrame, lso: int, ax: Axes | None =
     _name_lines(ax, lso, first, end)
     ax.set(xlim=(first - 0.7, end - 0.3), ylim=(len(producers) - 0.4, -1.1), xlabel="offset")
     ax.set_yticks(range(len(producers)), [f"producer {each}" if each >= 0 else "no producer id" for each in producers])
-    ax.xaxis.set_major_locator(MaxNLocator(int(_inches(ax) * 2.5), integer=True, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_locator(MaxNLocator(int(_inches(ax) * 3), integer=True, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.tick_params(axis="y", length=0)
     _add_legend(ax, log_entries)

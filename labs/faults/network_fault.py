@@ -18,7 +18,7 @@ Direction = Literal["request", "response"]
 class NetworkFault:
     """A fault that strikes once: the next request of `kind`, or the next response to one.
 
-    `client_id` or `transactional_id` restrict it to one client. It delays by `seconds`; without them the
+    `client_id` or `transactional_id` restrict it to one client. It delays by `seconds`, if given; else the
     message is lost, and with `cut` its connection too. When it has struck, `struck` is set, and `request`
     says what it hit.
     """
@@ -26,15 +26,17 @@ class NetworkFault:
     kind: Request
     direction: Direction
     cut: bool
-    seconds: float = 0
+    seconds: float | None = None
     client_id: str | None = None
     transactional_id: str | None = None
     request: RequestHeader | None = None
     struck: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def __post_init__(self):
-        if self.seconds < 0:
-            raise ValueError(f"seconds: a delay cannot be negative ({self.seconds:g})")
+        if not isinstance(self.kind, Request):
+            raise TypeError(f"a fault strikes a kind of request, such as Request.PRODUCE, not {self.kind!r}")
+        if self.seconds is not None and self.seconds < 0:
+            raise ValueError(f"a delay takes 0 seconds or more, not {self.seconds:g}")
 
     def fits(self, direction: Direction, request: RequestHeader) -> bool:
         """Tell whether this is a message to strike."""

@@ -101,7 +101,7 @@ class ProxiedConnection:
             request = self._request_of(frame)
             fault = self._server.strike("response", request)
             done = "passed"
-            if fault and not fault.seconds:
+            if fault and fault.seconds is None:
                 self._log(request, "response", frame, "dropped")
                 return await self._interrupt(fault, self._from_broker)
             if fault:

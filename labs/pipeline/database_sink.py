@@ -36,9 +36,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from labs.pipeline import fault_points
-from labs.pipeline.batch_progress import chunks, drain, is_committed, query_id_of, values_of
 from labs.pipeline.fault_points import reach
 from labs.pipeline.marker import Marker
+from labs.pipeline.outside_kafka import chunks, drain, is_committed, query_id_of, values_of
 from labs.pipeline.sink_errors import BatchFailed
 
 ROWS_PER_STATEMENT = 10_000

@@ -24,10 +24,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from labs.pipeline.batch_progress import drain, is_committed, query_id_of, values_of
 from labs.pipeline.durable_file import publish
 from labs.pipeline.fault_points import reach
 from labs.pipeline.marker import Marker
+from labs.pipeline.outside_kafka import drain, is_committed, query_id_of, values_of
 from labs.pipeline.sink_errors import BatchFailed
 
 MANIFEST = "_manifest"
@@ -90,8 +90,8 @@ class FileSink:
             publish(_entry_file(self.directory, batch_id), [json.dumps(asdict(entry)) + "\n"])
         except FileExistsError as error:
             raise BatchFailed(
-                f"sink {self.directory}, batch {batch_id}: another driver has published it meanwhile. If it is the same "
-                "query, end one of the two; the other goes on when it is restarted"
+                f"sink {self.directory}, batch {batch_id}: another driver has published it meanwhile. If it is the "
+                "same query, end one of the two; the other goes on when it is restarted"
             ) from error
         except OSError as error:
             raise self._failed(batch_id, error) from error

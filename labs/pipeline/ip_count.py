@@ -42,7 +42,7 @@ def parse(records: DataFrame) -> DataFrame:
     of them were malformed. `rejected` selects the latter.
     """
     value = records.value.cast("string")
-    well_formed = value.rlike(r"^\d{1,14},[^\s,]+$")
+    well_formed = value.rlike(r"^\d{1,14},[^\s,]+\z")
     return (
         records.select("partition", "offset", "value", F.when(well_formed, F.split(value, ",")).alias("fields"))
         .withColumn("event_time", F.timestamp_millis(F.col("fields")[0].cast("long")))

@@ -12,17 +12,26 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
-from labs.equipment import Broker, BrokerError, ExternalBroker, create_topic, end_offsets, eventually, open_broker
+from labs.equipment import (
+    Broker,
+    BrokerError,
+    ExternalBroker,
+    admin,
+    create_topic,
+    end_offsets,
+    eventually,
+    open_broker,
+)
 from labs.equipment import broker as broker_module
 from labs.equipment import node as node_module
 from labs.equipment.node import answers
 from labs.equipment.ports import PortTaken
 
-# Starts a broker, says so, and stays until it is killed.
+# Starts a broker in the directory that is named, if one is, says so, and stays until it is killed.
 PARENT = """
 import sys
 from labs.equipment import Broker
-broker = Broker()
+broker = Broker(directory=(sys.argv[1:] or [None])[0])
 print(broker.directory, flush=True)
 broker.start()
 print(broker.nodes[0].pid, flush=True)
@@ -32,8 +41,13 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory):
-    """A broker beside the session's, in a directory with a difficult name."""
-    with Broker(directory=tmp_path_factory.mktemp("own") / "données, du café" / "a b") as broker:
+    """A broker beside the session's, in a temporary directory with a difficult name."""
+    directory = tmp_path_factory.mktemp("own") / "données, du café" / "a b"
+    directory.mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(directory))
+        broker = Broker()
+    with broker:
         yield broker
 
 
@@ -235,6 +249,9 @@ def test_no_nodes_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
 def test_three_nodes_form_a_cluster_that_survives_one():
     with Broker(nodes=3) as cluster:
         create_topic(cluster.bootstrap_servers, "replicated", partitions=1, replication=cluster.replication)
+        with admin(cluster.bootstrap_servers) as client:
+            [described] = client.describe_topics(["replicated"])
+        assert sorted(described["partitions"][0]["replica_nodes"]) == [0, 1, 2]
         produce(cluster, "replicated", b"one")
         cluster.kill(node=0)
         assert [node.pid is None for node in cluster.nodes] == [True, False, False]
@@ -242,10 +259,18 @@ def test_three_nodes_form_a_cluster_that_survives_one():
         assert read(cluster, "replicated") == [b"one", b"two"]
 
 
-def test_sigkill_of_the_parent_leaves_no_java_and_no_directory():
-    with parent() as process:
+def test_sigkill_of_the_parent_leaves_no_java_and_keeps_a_given_directory(tmp_path):
+    with parent(str(tmp_path)) as process:
         directory, pid = Path(process.stdout.readline().strip()), int(process.stdout.readline())
         assert not gone(pid)
+        process.kill()
+    eventually(lambda: gone(pid), timeout=10)
+    assert (directory / "node-0" / "data" / "meta.properties").exists()
+
+
+def test_sigkill_of_the_parent_leaves_no_java_and_no_temporary_directory():
+    with parent() as process:
+        directory, pid = Path(process.stdout.readline().strip()), int(process.stdout.readline())
         assert directory.is_dir()
         process.kill()
     eventually(lambda: gone(pid))
@@ -261,8 +286,9 @@ def test_sigkill_of_the_parent_while_it_formats_leaves_nothing_either():
     eventually(lambda: not directory.exists())
 
 
-def parent() -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def parent(*arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", PARENT, *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def java_below(pid: int) -> list[psutil.Process]:

@@ -112,8 +112,8 @@ def run_offline(**environment: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True)
 
 
-def test_cached_jars_need_no_network():
-    ran = run_offline()
+def test_cached_jars_need_no_network_and_are_not_resolved_again(tmp_path):
+    ran = run_offline(M2_REPO=str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == f"{len(broker_jars())} {len(connector_jars())}\n"
 

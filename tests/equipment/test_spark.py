@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from jgo.constants import default_jgo_cache
 
 from labs.equipment import spark_session
 from labs.equipment.spark import spark_log
@@ -45,14 +46,16 @@ print(json.dumps({"labs": labs.__file__, "java": find_java().origin, "batch": ba
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory):
-    """A lesson run by a checkout whose path has spaces, with no java on PATH."""
+    """A lesson run by a checkout whose path has spaces, with jars whose path has spaces and no java on PATH."""
     root = tmp_path_factory.mktemp("a check out")
+    (root / "jar cache").symlink_to(default_jgo_cache())
     shutil.copytree(LABS, root / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     environment = {
         **os.environ,
         "PATH": str(path_without_java(root / "path")),
         "PYTHONPATH": str(root),
         "SPARK_HOME": str(root / "another Spark"),
+        "JGO_CACHE_DIR": str(root / "jar cache"),
     }
     environment.pop("JAVA_HOME", None)
     command = [sys.executable, "-c", LESSON, (root / "check point").as_uri()]

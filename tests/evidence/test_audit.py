@@ -70,6 +70,8 @@ def test_nothing_readable_is_unknown_and_calls_nothing_lost():
     assert not judged.valid
     assert found(judged) == {}
     assert judged.reason == "nothing could be read; 0 of 3 expected results were read"
+    judged = audit(EXPECTED, None, reader_error="no broker answered")
+    assert judged.reason == "no broker answered; 0 of 3 expected results were read"
 
 
 def test_a_reader_that_failed_at_once_is_unknown_and_says_why():
@@ -225,6 +227,12 @@ def test_late_records_of_one_result_do_not_explain_another():
     assert found(judged) == {Anomaly.UNDERCOUNT: 1, Anomaly.OVERCOUNT: 1, Anomaly.LATE_DROPPED: 1}
 
 
+def test_a_log_of_which_every_record_was_late_rightly_has_no_results():
+    judged = audit(EXPECTED, [], late_dropped=EXPECTED)
+    assert judged.verdict is Verdict.VALID
+    assert found(judged) == {Anomaly.LATE_DROPPED: 9}
+
+
 def test_late_records_of_a_result_that_nobody_expected_explain_nothing():
     judged = audit(EXPECTED, CLEAN, late_dropped={(NOON, "198.51.100.9"): 2, (NOON, A): 0})
     assert judged.valid
@@ -339,7 +347,8 @@ def test_rows_behind_those_of_a_later_batch_are_nonmonotonic():
 def test_a_later_batch_in_the_middle_of_another_is_nonmonotonic():
     one, two, three = batch(1, "a", 1, 2, 3)
     results = [one, *batch(2, "b", 4, offset=5), replace(two, offset=6), replace(three, offset=7)]
-    assert found(audit(fulfilled(*results), results)) == {Anomaly.NONMONOTONIC: 1}
+    for order_of_reading in (results, results[::-1]):
+        assert found(audit(fulfilled(*results), order_of_reading)) == {Anomaly.NONMONOTONIC: 1}
 
 
 def test_the_order_of_batches_is_judged_within_each_partition_and_not_by_the_order_of_reading():
@@ -368,6 +377,10 @@ def test_reading_the_rows_of_an_aborted_attempt_is_reported_for_each_row():
     assert judged.examples[Anomaly.ABORTED_READ] == [
         "attempt b at batch 1 was aborted, yet 3 of its rows were read, partition 0 from offset 4"
     ]
+
+
+def test_results_without_attempts_are_not_judged_for_aborted_reads():
+    assert Anomaly.ABORTED_READ not in audit(EXPECTED, CLEAN, aborted={"b"}).judged
 
 
 # Other evidence

@@ -216,7 +216,7 @@ def test_a_restart_forgets_the_empty_batch_that_it_owes(broker, topic, start, tm
     put(checkpoint / "offsets" / "1", None)
     owing = read_checkpoint(checkpoint)
     assert (owing.in_flight, owing.owes_a_batch) == (None, True)
-    assert owing.summary == "Batch 0 made windows final: they come out with the next batch"
+    assert owing.summary == "Batch 0 moved the watermark: what is final now, the next batch publishes"
     assert run() == {}
     assert read_checkpoint(checkpoint).owes_a_batch
     # One more record is enough to make a batch, and that publishes them.

@@ -176,9 +176,9 @@ def test_open_transaction_holds_the_last_stable_offset(broker, scene):
 def test_what_read_committed_sees_is_what_the_log_calls_decided_before_the_last_stable_offset(broker, scene, log):
     lso = last_stable_offset(broker.bootstrap_servers, scene.topic)
     decided = [entry.offset for entry in log if entry.offset < lso and entry.status in ("committed", "no transaction")]
-    seen = read_to_end(broker.bootstrap_servers, scene.topic, "read_committed")
+    seen = list(read_to_end(broker.bootstrap_servers, scene.topic, "read_committed"))
     assert [message.offset() for message in seen] == decided == [0, 1]
-    everything = read_to_end(broker.bootstrap_servers, scene.topic, "read_uncommitted")
+    everything = list(read_to_end(broker.bootstrap_servers, scene.topic, "read_uncommitted"))
     assert [message.offset() for message in everything] == [entry.offset for entry in log if not entry.is_control]
 
 

@@ -235,6 +235,13 @@ def test_delayed_response_arrives_late_and_whole(proxy, topic):
     assert read(proxy, topic) == [b"once"]
 
 
+def test_a_fault_names_a_kind_of_request_and_a_possible_delay(proxy):
+    with pytest.raises(TypeError, match=r"such as Request\.PRODUCE, not 'produce'"):
+        proxy.drop_next_response("produce")
+    with pytest.raises(ValueError, match="0 seconds or more, not -1"):
+        proxy.delay_next_response(Request.PRODUCE, -1)
+
+
 def test_lost_end_txn_response_is_retried_and_commits_once(proxy, topic):
     made = transactional_producer(proxy, topic)
     fault = proxy.drop_next_response(Request.END_TXN, transactional_id=topic)
@@ -266,6 +273,18 @@ def test_fault_waits_for_its_client(proxy, topic):
     send(producer(proxy, client_id="victim"), topic, b"victim")
     assert fault.wait().request.client_id == "victim"
     assert read(proxy, topic) == [b"bystander", b"victim", b"victim"]
+
+
+def test_fault_waits_for_its_transactional_id(proxy, topic):
+    fault = proxy.drop_next_response(Request.PRODUCE, transactional_id=topic)
+    send(producer(proxy), topic, b"bystander")
+    assert not fault.struck.is_set()
+    made = transactional_producer(proxy, topic)
+    made.begin_transaction()
+    send(made, topic, b"victim")
+    assert fault.wait().request.transactional_id == topic
+    made.commit_transaction(30)
+    eventually(lambda: read(proxy, topic) == [b"bystander", b"victim"])
 
 
 def test_disarmed_fault_does_not_strike(proxy, topic):
@@ -384,11 +403,13 @@ def test_partition_holds_responses_until_healed(proxy, topic):
 
 
 def test_clients_wait_until_the_proxy_knows_its_broker(broker):
-    with Proxy() as early, ThreadPoolExecutor() as threads:
-        waiting = threads.submit(exchange, early.port, API_VERSIONS, 30)
-        assert early.log == []
+    with Proxy() as early, socket.create_connection(("127.0.0.1", early.port), timeout=0.5) as client:
+        client.sendall(API_VERSIONS)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
         early.forward_to(broker.nodes[0].port)
-        assert waiting.result()[4:8] == b"\x00\x00\x00\x07"
+        client.settimeout(30)
+        assert client.recv(8)[4:] == b"\x00\x00\x00\x07"
 
 
 def test_client_without_a_broker_finds_its_connection_closed(capfd):

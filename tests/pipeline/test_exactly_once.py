@@ -175,7 +175,7 @@ def test_row_that_kafka_does_not_accept_fails_the_whole_batch(spark, sink_for, b
     rows = spark.createDataFrame([("small",), ("x" * 2_000_000,), ("also small",)], "value string")
     with pytest.raises(Exception, match=r"not accepted|Kafka said"):
         sink(rows, 0)
-    assert read_to_end(broker.bootstrap_servers, sink.topic, "read_committed") == []
+    assert list(read_to_end(broker.bootstrap_servers, sink.topic, "read_committed")) == []
 
 
 def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, broker, topic):

@@ -7,7 +7,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka.errors import ConcurrentTransactionsError, KafkaError
+from kafka.errors import ConcurrentTransactionsError, ProducerFencedError
 from pyspark.errors import StreamingQueryException
 
 from labs.equipment import admin, create_topic, eventually
@@ -302,7 +302,7 @@ def test_preparer_that_only_seemed_dead_is_fenced(run):
     with PreparingProducer(run.prefix, bootstrap_servers=run.bootstrap_servers) as zombie:
         zombie.send(run.topic, b"{}")
         finish(zombie.prepare(), False, run.bootstrap_servers)
-        with pytest.raises(KafkaError):
+        with pytest.raises(ProducerFencedError):
             zombie._producer.commit_transaction()
     assert read_results(run.bootstrap_servers, run.topic) == []
 
@@ -353,4 +353,4 @@ def test_transaction_that_cannot_be_prepared_says_so(broker, topic):
         finish(prepared.prepare(), False, broker.bootstrap_servers)
         with pytest.raises(RuntimeError, match="must not change"):
             prepared.send(small, b"one more")
-    assert read_to_end(broker.bootstrap_servers, small, "read_committed") == []
+    assert list(read_to_end(broker.bootstrap_servers, small, "read_committed")) == []

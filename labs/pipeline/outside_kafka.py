@@ -1,4 +1,4 @@
-"""What the sinks outside of Kafka have in common: they keep the batch marker themselves, next to the results."""
+"""What the sinks outside of Kafka have in common: each keeps a batch marker of its own, next to the results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from labs.pipeline.arrow_rows import arrow_batches
 from labs.pipeline.kafka_rows import check_columns, kafka_rows
 from labs.pipeline.marker import Marker
 from labs.pipeline.sink_errors import SinkRefused
-
-Line = str
 
 
 class ForeignSinkRefused(SinkRefused):
@@ -50,7 +48,7 @@ def query_id_of(rows: DataFrame) -> str:
     return rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
 
 
-def values_of(rows: DataFrame) -> Iterator[Line]:
+def values_of(rows: DataFrame) -> Iterator[str]:
     """Yield the `value` column, row by row as Spark computes them: the same rows as for the Kafka sinks."""
     check_columns(rows, topic="any")
     for _, value, *_ in kafka_rows(arrow_batches(rows), topic="any"):
@@ -62,7 +60,7 @@ def drain(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def chunks(values: Iterable[Line], size: int) -> Iterator[list[Line]]:
+def chunks(values: Iterable[str], size: int) -> Iterator[list[str]]:
     """Yield lists of up to `size` values."""
     values = iter(values)
     while chunk := list(itertools.islice(values, size)):

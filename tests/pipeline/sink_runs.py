@@ -1,0 +1,59 @@
+"""What the tests of the sinks outside of Kafka share: a query to crash, and a process to kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from labs.faults import Fault, Supervisor, armed
+from labs.pipeline import FAULT_POINTS, ip_count
+from tests.pipeline.conftest import RECORDS_PER_BATCH
+
+ROOT = Path(__file__).parents[2]
+POINTS_OF_A_WRITE = FAULT_POINTS[:-1]
+
+
+def run(spark, broker, classroom_log, sink, checkpoint, records_per_batch=RECORDS_PER_BATCH):
+    """Run the IP count through a sink until the source's end."""
+    records = ip_count.read_source(
+        spark, broker.bootstrap_servers, classroom_log.topic, records_per_batch=records_per_batch
+    )
+    ip_count.start(ip_count.ip_count(records), sink, checkpoint).awaitTermination()
+
+
+def run_and_crash_at_every_point(attempt, *more):
+    """Call `attempt` until it gets through, crashing it at each fault point once, in batches 3 to 7."""
+    faults = [Fault(point, batch) for batch, point in enumerate(FAULT_POINTS, start=3)] + list(more)
+    with armed(*faults) as struck:
+        Supervisor(lambda _: attempt(), restarts=len(faults), delay=0, report=lambda _: None).run()
+    assert struck == faults
+
+
+def roll_back(checkpoint, batches):
+    """Make the checkpoint one of earlier: without its last batches."""
+    last = max(int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdigit())
+    for batch in range(last - batches + 1, last + 1):
+        for log in ("offsets", "commits"):
+            (checkpoint / log / str(batch)).unlink()
+            (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
+
+
+def expected(*versions):
+    """The results of batches 0, 1, … in these versions."""
+    return {(batch, f"10.0.0.{n}"): count for batch, count in enumerate(versions) for n in range(3)}
+
+
+def write_in_a_process_killed_at(point, kind, place):
+    """Write version 1 of batch 1 in a process of its own, which is killed at the point."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.sink_process", kind, str(place), point],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr

@@ -1,0 +1,248 @@
+"""The database sink, on SQLite and on a real PostgreSQL: crashed at every point, killed, and refused where it must."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, insert, select, text, update
+
+from labs.equipment import eventually
+from labs.equipment.postgres import Postgres
+from labs.evidence.audit import audit
+from labs.evidence.other_readers import read_database
+from labs.faults import Fault, InjectedCrash, armed
+from labs.pipeline.database_sink import MARKERS, METADATA, DatabaseSink
+from labs.pipeline.fault_points import reach
+from labs.pipeline.sink_errors import BatchFailed, SinkRefused
+from tests.pipeline.sink_process import QUERY, values
+from tests.pipeline.sink_runs import (
+    POINTS_OF_A_WRITE,
+    expected,
+    roll_back,
+    run,
+    run_and_crash_at_every_point,
+    write_in_a_process_killed_at,
+)
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    with Postgres() as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'results.db'}"
+    return empty(request.getfixturevalue("postgres"))
+
+
+def empty(postgres):
+    engine = create_engine(postgres.url)
+    METADATA.drop_all(engine)
+    engine.dispose()
+    return postgres.url
+
+
+class MarkerAfterwards(DatabaseSink):
+    """Rows and marker in two transactions, rows first."""
+
+    def write(self, values, batch_id, query_id):
+        with self.engine.begin() as transaction:
+            self._write_rows(transaction, values, batch_id)
+        reach("before_commit", batch_id)
+        with self.engine.begin() as transaction:
+            self._move_marker(transaction, batch_id, query_id)
+
+
+class MarkerBefore(DatabaseSink):
+    """Rows and marker in two transactions, marker first."""
+
+    def write(self, values, batch_id, query_id):
+        with self.engine.begin() as transaction:
+            self._move_marker(transaction, batch_id, query_id)
+        reach("before_commit", batch_id)
+        with self.engine.begin() as transaction:
+            self._write_rows(transaction, values, batch_id)
+
+
+class RowByRow(DatabaseSink):
+    """Every statement a transaction of its own."""
+
+    def write(self, values, batch_id, query_id):
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._write_rows(connection, values, batch_id)
+            self._move_marker(connection, batch_id, query_id)
+
+
+class NeverLooks(DatabaseSink):
+    """Writes every batch, whether it was committed before or not."""
+
+    def is_committed(self, batch_id, query_id):
+        super().is_committed(batch_id, query_id)
+        return False
+
+
+class ServerIsKilled:
+    """A fault: the database dies under the batch and comes back."""
+
+    point, batch = "before_commit", 8
+
+    def __init__(self, postgres):
+        self.postgres = postgres
+
+    def strike(self):
+        self.postgres.kill()
+        self.postgres.start()
+
+
+def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, url, tmp_path, request):
+    more = [] if url.startswith("sqlite") else [ServerIsKilled(request.getfixturevalue("postgres"))]
+    sink = DatabaseSink("ip-count", url)
+    run_and_crash_at_every_point(lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint"), *more)
+    verdict = audit(classroom_log.expected, read_database(url))
+    assert verdict.valid, verdict
+
+
+@pytest.mark.parametrize("point", POINTS_OF_A_WRITE)
+def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(url, point):
+    sink = DatabaseSink("test", url)
+    publish(sink, 0, count=1)
+    write_in_a_process_killed_at(point, "database", url)
+    published = point == "after_commit"
+    assert audit(expected(1, 1) if published else expected(1), read_database(url)).valid
+    # The replay computes something else: still, one version is visible, and no row of the other.
+    publish(sink, 1, count=2)
+    verdict = audit(expected(1, 1) if published else expected(1, 2), read_database(url))
+    assert verdict.valid, verdict
+
+
+@pytest.mark.parametrize(
+    ("mutant", "point", "anomaly"),
+    [
+        (MarkerAfterwards, "before_commit", "DUPLICATE"),
+        (MarkerBefore, "before_commit", "LOST"),
+        (RowByRow, "mid_transaction", "DUPLICATE"),
+    ],
+)
+def test_mutant_whose_marker_is_not_in_the_rows_transaction_is_caught(url, mutant, point, anomaly):
+    sink = mutant("test", url)
+    publish(sink, 0, count=1)
+    with armed(Fault(point, 1)), pytest.raises(InjectedCrash):
+        publish(sink, 1, count=1)
+    publish(sink, 1, count=1)
+    verdict = audit(expected(1, 1), read_database(url))
+    assert anomaly in verdict.as_dict()["anomalies"], verdict
+
+
+def test_batch_that_is_written_again_is_refused_by_the_marker_itself(url):
+    sink = NeverLooks("test", url)
+    for batch in (0, 1):
+        publish(sink, batch, count=1)
+        with pytest.raises(BatchFailed, match=r"UNIQUE|unique|another driver"):
+            publish(sink, batch, count=1)
+    assert audit(expected(1, 1), read_database(url)).valid
+
+
+def test_of_two_drivers_with_the_same_batch_one_is_rolled_back(postgres):
+    url = empty(postgres)
+    first, second = DatabaseSink("test", url), DatabaseSink("test", url)
+    publish(first, 0, count=1)
+
+    class SecondComesIn:
+        point, batch = "before_commit", 1
+
+        def strike(self):
+            self.other = pool.submit(second.write, values(1, count=2), 1, QUERY)
+            eventually(lambda: waiting_for_a_lock(url))
+
+    with ThreadPoolExecutor() as pool, armed(late := SecondComesIn()):
+        publish(first, 1, count=1)
+        with pytest.raises(BatchFailed, match="another driver has published"):
+            late.other.result()
+    assert audit(expected(1, 1), read_database(url)).valid
+
+
+def waiting_for_a_lock(url):
+    with create_engine(url).connect() as connection:
+        return connection.execute(text("select count(*) from pg_locks where not granted")).scalar_one()
+
+
+@pytest.mark.parametrize("damage", ["checkpoint deleted", "checkpoint rolled back", "results deleted"])
+def test_checkpoint_and_results_that_do_not_fit_are_refused(spark, broker, classroom_log, tmp_path, damage):
+    url, checkpoint = f"sqlite:///{tmp_path / 'results.db'}", tmp_path / "checkpoint"
+
+    def attempt():
+        run(spark, broker, classroom_log, DatabaseSink("ip-count", url), checkpoint, records_per_batch=500)
+
+    attempt()
+    before = sorted(read_database(url), key=repr)
+    if damage == "checkpoint deleted":
+        shutil.rmtree(checkpoint)
+        found = "another query"
+    elif damage == "checkpoint rolled back":
+        roll_back(checkpoint, batches=2)
+        found = "the last batch committed is"
+    else:
+        roll_back(checkpoint, batches=2)
+        create_engine(url).connect().execute(text("drop table batch_markers"))
+        found = "no marker"
+    with pytest.raises(StreamingQueryException, match=f"(?s)refuses batch.*{found}"):
+        attempt()
+    assert sorted(read_database(url), key=repr) == before
+
+
+def test_marker_of_another_query_is_refused(url):
+    sink = DatabaseSink("test", url)
+    publish(sink, 0, count=1)
+    with pytest.raises(SinkRefused, match="another query"):
+        sink.is_committed(1, "another")
+    with sink.engine.begin() as connection:
+        connection.execute(update(MARKERS).values(batch_id=7))
+    with pytest.raises(SinkRefused, match="the last batch committed is 7"):
+        sink.is_committed(1, QUERY)
+
+
+def test_several_sinks_share_a_database(url):
+    for name in ("one", "two"):
+        publish(DatabaseSink(name, url), 0, count=1)
+    assert audit(expected(1), read_database(url)).duplicated == 3  # each has published its own
+
+
+def test_table_of_ones_own(spark, tmp_path):
+    url = f"sqlite:///{tmp_path / 'own.db'}"
+    columns = (Column("who", String), Column("batch_id", BigInteger), Column("attempt", String))
+    table = Table("people", MetaData(), *columns)
+    rows = spark.createDataFrame([('{"who": "ann"}',), ('{"who": "bob"}',)], "value string")
+    DatabaseSink("people", url, table)(rows, 0)
+    with create_engine(url).connect() as connection:
+        assert sorted(connection.execute(select(table.c.who)).scalars()) == ["ann", "bob"]
+
+
+def test_database_that_is_away_fails_the_batch(tmp_path):
+    nowhere = DatabaseSink("test", f"postgresql+psycopg://postgres@/postgres?host={tmp_path}")
+    with pytest.raises(BatchFailed, match="the database said"):
+        nowhere.is_committed(0, QUERY)
+
+
+def test_locked_database_fails_the_batch_and_keeps_nothing_of_it(tmp_path):
+    url = f"sqlite:///{tmp_path / 'locked.db'}?timeout=0.1"
+    sink = DatabaseSink("test", url)
+    publish(sink, 0, count=1)
+    with create_engine(url).begin() as somebody_else:
+        somebody_else.execute(insert(MARKERS).values(sink="somebody", batch_id=0, query_id=""))
+        with pytest.raises(BatchFailed, match="locked"):
+            publish(sink, 1, count=1)
+    publish(sink, 1, count=1)
+    assert audit(expected(1, 1), read_database(url)).valid
+
+
+def publish(sink, batch_id, count):
+    """Do what a batch does, without a Spark."""
+    if not sink.is_committed(batch_id, QUERY):
+        sink.write(values(batch_id, count), batch_id, QUERY)

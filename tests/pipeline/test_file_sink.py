@@ -1,0 +1,195 @@
+"""The file sink: crashed at every point, killed, and refused where it must; and what the manifest is for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from labs.evidence.audit import audit
+from labs.evidence.other_readers import read_files
+from labs.faults import Fault, InjectedCrash, armed
+from labs.pipeline.durable_file import publish as publish_file
+from labs.pipeline.fault_points import reach
+from labs.pipeline.file_sink import MANIFEST, Entry, FileSink, batches, read_entry
+from labs.pipeline.sink_errors import BatchFailed, SinkRefused
+from tests.pipeline.sink_process import QUERY, values
+from tests.pipeline.sink_runs import (
+    POINTS_OF_A_WRITE,
+    expected,
+    roll_back,
+    run,
+    run_and_crash_at_every_point,
+    write_in_a_process_killed_at,
+)
+
+
+@pytest.fixture
+def sink(tmp_path):
+    return FileSink(tmp_path / "results")
+
+
+def publish(sink, batch_id, count):
+    """Do what a batch does, without a Spark."""
+    if not sink.is_committed(batch_id, QUERY):
+        sink.write(values(batch_id, count), batch_id, QUERY)
+    sink._sweep(batch_id)
+
+
+class EntryFirst(FileSink):
+    """Steps 1 and 2 exchanged: the manifest names a file that is not there yet."""
+
+    def write(self, values, batch_id, query_id):
+        lines, file = list(values), f"batch-{batch_id}-x.jsonl"
+        entry = Entry(batch_id, query_id, "x", file, len(lines), "")
+        publish_file(self.directory / MANIFEST / f"{batch_id}.json", [json.dumps(asdict(entry))])
+        reach("before_commit", batch_id)
+        publish_file(self.directory / file, [line + "\n" for line in lines])
+
+
+class NeverLooks(FileSink):
+    """Writes every batch, whether it was committed before or not."""
+
+    def is_committed(self, batch_id, query_id):
+        super().is_committed(batch_id, query_id)
+        return False
+
+
+def read_every_file(directory):
+    """A reader who does not know of the manifest."""
+    return [line for file in directory.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, sink, tmp_path):
+    run_and_crash_at_every_point(lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint"))
+    verdict = audit(classroom_log.expected, read_files(sink.directory))
+    assert verdict.valid, verdict
+    assert len(read_every_file(sink.directory)) == len(classroom_log.expected)  # and the leftovers are gone
+    assert len(list(sink.directory.rglob("*"))) == 2 * len(batches(sink.directory)) + 1
+
+
+@pytest.mark.parametrize("point", POINTS_OF_A_WRITE)
+def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(sink, point):
+    publish(sink, 0, count=1)
+    write_in_a_process_killed_at(point, "file", sink.directory)
+    published = point == "after_commit"
+    assert audit(expected(1, 1) if published else expected(1), read_files(sink.directory)).valid
+    # The replay computes something else: still, one version is visible, and no row of the other.
+    publish(sink, 1, count=2)
+    verdict = audit(expected(1, 1) if published else expected(1, 2), read_files(sink.directory))
+    assert verdict.valid, verdict
+    assert len(read_every_file(sink.directory)) == 6
+    assert not [file for file in sink.directory.rglob(".*")]
+
+
+def test_half_a_file_is_under_no_name_that_a_reader_looks_for(sink):
+    publish(sink, 0, count=1)
+    write_in_a_process_killed_at("mid_transaction", "file", sink.directory)
+    [half] = sink.directory.glob(".*.tmp")
+    assert len(half.read_text().splitlines()) == 1
+    assert len(read_every_file(sink.directory)) == 3
+
+
+def test_reader_who_ignores_the_manifest_sees_what_a_crash_left_and_one_who_obeys_does_not(sink):
+    publish(sink, 0, count=1)
+    write_in_a_process_killed_at("before_commit", "file", sink.directory)
+    sink.write(values(1, count=2), 1, QUERY)  # the replay, up to its commit
+    assert len(read_every_file(sink.directory)) == 9
+    assert audit(expected(1, 2), read_files(sink.directory)).valid
+
+
+def test_mutant_that_publishes_the_entry_first_is_caught(tmp_path):
+    sink = EntryFirst(tmp_path)
+    with armed(Fault("before_commit", 0)), pytest.raises(InjectedCrash):
+        publish(sink, 0, count=1)
+    publish(sink, 0, count=1)
+    with pytest.raises(FileNotFoundError):
+        read_files(tmp_path)
+
+
+def test_batch_that_is_written_again_is_refused_by_the_manifest_itself(tmp_path):
+    sink = NeverLooks(tmp_path)
+    publish(sink, 0, count=1)
+    with pytest.raises(BatchFailed, match="another driver has published it"):
+        publish(sink, 0, count=2)
+    assert audit(expected(1), read_files(tmp_path)).valid
+
+
+def test_of_two_drivers_with_the_same_batch_one_fails(sink):
+    second = FileSink(sink.directory)
+
+    class SecondComesIn:
+        point, batch = "before_commit", 0
+
+        def strike(self):
+            publish(second, 0, count=2)
+
+    with armed(SecondComesIn()), pytest.raises(BatchFailed, match="another driver"):
+        publish(sink, 0, count=1)
+    assert audit(expected(2), read_files(sink.directory)).valid
+
+
+@pytest.mark.parametrize("damage", ["checkpoint deleted", "checkpoint rolled back", "results deleted"])
+def test_checkpoint_and_results_that_do_not_fit_are_refused(spark, broker, classroom_log, sink, tmp_path, damage):
+    checkpoint = tmp_path / "checkpoint"
+
+    def attempt():
+        run(spark, broker, classroom_log, sink, checkpoint, records_per_batch=500)
+
+    attempt()
+    if damage == "checkpoint deleted":
+        shutil.rmtree(checkpoint)
+        found = "another query"
+    elif damage == "checkpoint rolled back":
+        roll_back(checkpoint, batches=2)
+        found = "the last batch committed is"
+    else:
+        roll_back(checkpoint, batches=2)
+        shutil.rmtree(sink.directory)
+        found = "no marker"
+    before = sorted(sink.directory.rglob("*.json*"))
+    with pytest.raises(StreamingQueryException, match=f"(?s)refuses batch.*{found}"):
+        attempt()
+    assert sorted(sink.directory.rglob("*.json*")) == before
+
+
+def test_manifest_of_another_query_is_refused(sink):
+    publish(sink, 0, count=1)
+    with pytest.raises(SinkRefused, match="another query"):
+        sink.is_committed(1, "another")
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"window_start": 0, "ip": "10.0.0.0", "count": 1}\n', None])
+def test_file_that_is_not_what_the_manifest_says_cannot_be_read(sink, damage):
+    publish(sink, 0, count=1)
+    file = sink.directory / read_entry(sink.directory, 0).file
+    file.write_bytes(file.read_bytes().replace(b"1}", b"2}") if damage is None else damage)
+    with pytest.raises(ValueError, match="not what the manifest says"):
+        read_files(sink.directory)
+
+
+def test_value_with_a_line_break_is_refused(sink):
+    assert not sink.is_committed(0, QUERY)
+    with pytest.raises(ValueError, match="line break"):
+        sink.write(["one\ntwo"], 0, QUERY)
+    assert read_every_file(sink.directory) == []
+
+
+def test_any_rows_with_a_value_column_will_do(spark, sink):
+    sink(spark.range(25).selectExpr("string(id) as value"), 0)
+    assert sorted(map(int, read_every_file(sink.directory))) == list(range(25))
+
+
+def test_directory_that_cannot_be_written_fails_the_batch(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BatchFailed, match=r"NotADirectory|FileExists"):
+        FileSink(tmp_path / "file").is_committed(0, QUERY)
+    sink = FileSink(tmp_path / "sink")
+    assert not sink.is_committed(0, QUERY)
+    os.rename(sink.directory, tmp_path / "elsewhere")
+    with pytest.raises(BatchFailed, match="FileNotFound"):
+        sink.write(values(0, 1), 0, QUERY)
