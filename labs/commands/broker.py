@@ -13,7 +13,7 @@ examples:
   python -m labs broker                          on a free port, the data deleted at the end
   python -m labs broker --port 9092              at an address you know
   python -m labs broker --directory ~/kafka      the data kept for the next time
-  python -m labs broker --nodes 3                a cluster, every topic on all three
+  python -m labs broker --nodes 3                a cluster
 
 The lessons and `python -m labs count` use it instead of one of their own when it is named:
   export KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:9092

@@ -27,7 +27,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark.sql import DataFrame
 
 from labs.pipeline import fault_points
@@ -132,12 +132,12 @@ class ExactlyOnceKafkaSink:
         raise SinkRefused(self.name, batch_id, query_id, found)
 
     def _send(self, rows: DataFrame, batch_id: int, producer: Producer) -> None:
-        """Produce every row and wait until all are acknowledged. Raises BatchFailed for rows that were not."""
-        failures: list[str] = []
+        """Produce every row and wait until all are acknowledged. Raises KafkaException for a row that was not."""
+        failures: list[KafkaError] = []
         tags = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])] if self._batch_headers else []
 
         def failed(error, message) -> None:
-            failures.append(str(error))
+            failures.append(error)
 
         def produce(row: KafkaRow, last: bool = False) -> None:
             topic, value, key, partition, headers = row
@@ -163,10 +163,10 @@ class ExactlyOnceKafkaSink:
         deadline = time.monotonic() + self._timeout
         while (unsent := producer.flush(0.5)) and not failures and time.monotonic() < deadline:
             pass  # one failure decides the batch; the rows behind it could wait in vain until the timeout
-        if failures or unsent:
-            why = failures[0] if failures else f"no acknowledgement within {self._timeout:g} s"
-            refused = f"{len(failures) + unsent} of {count} records were not accepted"
-            raise BatchFailed(f"sink {self.name!r}, batch {batch_id}: {refused}: {why}")
+        if failures:
+            raise KafkaException(failures[0])
+        if unsent:
+            raise TimeoutError(f"{unsent} of {count} records were not acknowledged within {self._timeout:g} s")
 
     def _reach_mid_transaction(self, producer: Producer, batch_id: int) -> None:
         if fault_points.listener:

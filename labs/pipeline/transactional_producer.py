@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer
+
+# What librdkafka has to say goes to Python's logging, and nowhere if nobody listens.
+LOGGER = logging.getLogger("labs.kafka")
+LOGGER.addHandler(logging.NullHandler())
 
 OWNED = {
     "transactional.id": "it is the sink's name",
@@ -22,8 +28,8 @@ JAVA_NAMES = {
 
 
 def producer_settings(
-    transactional_id: str, bootstrap_servers: str, options: dict[str, str | int]
-) -> dict[str, str | int]:
+    transactional_id: str, bootstrap_servers: str, options: dict[str, Any]
+) -> dict[str, Any]:
     """Return librdkafka's settings for one sink. Raises ValueError for an option that would break the protocol."""
     given = {key.replace("_", "."): value for key, value in options.items()}
     for key in given:
@@ -37,7 +43,9 @@ def producer_settings(
         "queue.buffering.max.messages": 200_000,
         "partitioner": "murmur2_random",  # as Spark's own writer and every Java client
         "delivery.report.only.error": True,
-        "log_level": 0,
+        "logger": LOGGER,
+        # Without it a fatal error would surface in whatever call comes next; the failed call itself tells it too.
+        "error_cb": lambda error: None,
         **given,
         "transactional.id": transactional_id,
         "bootstrap.servers": bootstrap_servers,
@@ -52,7 +60,7 @@ def producer_settings(
 class Fresh:
     """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id."""
 
-    def __init__(self, settings: dict[str, str | int], retire: Producer | None = None):
+    def __init__(self, settings: dict[str, Any], retire: Producer | None = None):
         self._settings, self._retired = settings, retire
         self._producer: Producer | None = None
         self._error: Exception | None = None

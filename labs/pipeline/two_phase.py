@@ -68,7 +68,11 @@ def lingering(bootstrap_servers: str, prefix: str, timeout: float = 60) -> list[
 
 def _open_now(bootstrap_servers: str, prefix: str) -> list[PreparedTransaction]:
     with admin(bootstrap_servers) as kafka:
-        listed = [each.transactional_id for broker in kafka.list_transactions().values() for each in broker]
+        listed = [
+            each.transactional_id
+            for broker in kafka.list_transactions(state_filters=["Ongoing"]).values()
+            for each in broker
+        ]
         found = []
         for transactional_id in sorted(filter(lambda each: each.startswith(prefix), listed)):
             try:

@@ -86,6 +86,7 @@ def test_a_reader_that_stopped_early_is_unknown_even_if_all_it_read_is_right():
     assert judged.verdict is Verdict.UNKNOWN
     assert found(judged) == {}
     assert judged.reason == "timed out; 2 of 3 expected results were read"
+    assert audit(EXPECTED, CLEAN[:2], reader_error="timed out", late_dropped=1).reason == judged.reason
     assert Anomaly.LOST not in judged.judged
     assert audit(EXPECTED, CLEAN, reader_error="timed out").verdict is Verdict.UNKNOWN
 
@@ -145,10 +146,12 @@ def test_an_equal_copy_is_a_duplicate_and_the_result_still_delivered():
 
 
 def test_each_further_copy_is_one_more_duplicate():
-    judged = audit(EXPECTED, [*CLEAN, *[FIRST] * 4])
-    assert found(judged) == {Anomaly.DUPLICATE: 4}
-    [example] = judged.examples[Anomaly.DUPLICATE]
-    assert example == "2025-03-01T12:00:00Z 203.0.113.1: 3, then 3, then 3, and 2 more"
+    judged = audit(EXPECTED, [*CLEAN, *[FIRST] * 4, *[SECOND] * 2])
+    assert found(judged) == {Anomaly.DUPLICATE: 6}
+    assert judged.examples[Anomaly.DUPLICATE] == [
+        "2025-03-01T12:00:00Z 203.0.113.1: 3, then 3, then 3, and 2 more",
+        "2025-03-01T12:00:00Z 2001:db8::1: 2, then 2, then 2",
+    ]
 
 
 def test_the_same_ip_in_another_window_is_no_duplicate():
@@ -162,6 +165,7 @@ def test_unequal_copies_are_one_conflict_and_not_delivered(counts):
     assert found(judged) == {Anomaly.CONFLICT: 1}
     assert judged.verdict is Verdict.INVALID
     assert (judged.conflicting, judged.duplicated, judged.delivered) == (1, len(counts) - 1, 2)
+    assert judged.by_window[Fate.WRONG] == {NOON: 1}
 
 
 def test_a_count_too_small_is_an_undercount_and_not_lost():
@@ -169,6 +173,7 @@ def test_a_count_too_small_is_an_undercount_and_not_lost():
     assert found(judged) == {Anomaly.UNDERCOUNT: 1}
     assert judged.verdict is Verdict.INVALID
     assert (judged.delivered, judged.lost) == (2, 0)
+    assert judged.by_window[Fate.WRONG] == {NOON: 1}
     assert judged.examples[Anomaly.UNDERCOUNT] == ["2025-03-01T12:00:00Z 203.0.113.1: 2 instead of 3"]
 
 
@@ -249,7 +254,8 @@ def test_a_total_of_late_records_that_equals_what_is_missing_explains_it():
     judged = audit(EXPECTED, [replace(FIRST, count=2), SECOND], late_dropped=5)
     assert found(judged) == {Anomaly.LATE_DROPPED: 5}
     assert judged.verdict is Verdict.VALID
-    assert (judged.delivered, judged.lost) == (2, 0)
+    assert judged.by_window[Fate.DELIVERED] == {NOON: 2}
+    assert judged.lost == 0
 
 
 @pytest.mark.parametrize("late", [1, 4, 6])
@@ -351,6 +357,18 @@ def test_a_later_batch_in_the_middle_of_another_is_nonmonotonic():
         assert found(audit(fulfilled(*results), order_of_reading)) == {Anomaly.NONMONOTONIC: 1}
 
 
+def test_a_batch_in_the_middle_of_a_later_one_is_nonmonotonic():
+    results = [*batch(2, "b", 1, offset=10), *batch(1, "a", 2, offset=11)]
+    results += [Result(NOON, A, 3, 2, "b", 2, partition=0, offset=12)]
+    for order_of_reading in (results, results[::-1]):
+        assert found(audit(fulfilled(*results), order_of_reading)) == {Anomaly.NONMONOTONIC: 1}
+
+
+def test_each_batch_behind_any_later_one_is_counted():
+    results = [*batch(3, "c", 1, offset=1), *batch(1, "a", 2, offset=3), *batch(2, "b", 3, offset=5)]
+    assert found(audit(fulfilled(*results), results)) == {Anomaly.NONMONOTONIC: 2}
+
+
 def test_the_order_of_batches_is_judged_within_each_partition_and_not_by_the_order_of_reading():
     results = [*batch(5, "a", 1, partition=1, offset=3), *batch(4, "b", 2, partition=0, offset=9)]
     results += batch(2, "c", 3, partition=1, offset=2)
@@ -362,11 +380,21 @@ def test_a_batch_written_again_does_not_go_back():
     assert found(audit(fulfilled(*results), results)) == {Anomaly.DUPLICATE: 2}
 
 
-def test_results_without_offsets_are_not_judged_for_order():
-    results = [Result(NOON, A, 3, batch_id=2, partition=0), Result(NOON, B, 2, batch_id=1, partition=0)]
+@pytest.mark.parametrize("missing", ["batch_id", "partition", "offset"])
+def test_results_without_a_batch_or_a_position_are_not_judged_for_order(missing):
+    results = [*batch(2, "b", 1, offset=0), *batch(1, "a", 2, offset=5)]
+    results = [replace(result, **{missing: None}) for result in results]
     judged = audit(fulfilled(*results), results)
     assert judged.valid
     assert Anomaly.NONMONOTONIC not in judged.judged
+
+
+def test_a_result_without_an_offset_does_not_hinder_the_judgement_of_the_others():
+    one, two = batch(1, "a", 1, 2)
+    results = [one, replace(two, offset=None), *batch(2, "b", 3, offset=5)]
+    judged = audit(fulfilled(*results), results)
+    assert judged.valid
+    assert Anomaly.NONMONOTONIC in judged.judged
 
 
 def test_reading_the_rows_of_an_aborted_attempt_is_reported_for_each_row():
@@ -377,6 +405,12 @@ def test_reading_the_rows_of_an_aborted_attempt_is_reported_for_each_row():
     assert judged.examples[Anomaly.ABORTED_READ] == [
         "attempt b at batch 1 was aborted, yet 3 of its rows were read, partition 0 from offset 4"
     ]
+
+
+def test_an_aborted_attempt_without_offsets_is_reported_without_a_place():
+    judged = audit(EXPECTED, [replace(FIRST, batch_id=1, attempt="b"), SECOND, THIRD], aborted={"b"})
+    [example] = judged.examples[Anomaly.ABORTED_READ]
+    assert example == "attempt b at batch 1 was aborted, yet 1 of its rows were read"
 
 
 def test_results_without_attempts_are_not_judged_for_aborted_reads():
@@ -518,6 +552,13 @@ def test_the_dictionary_is_ready_for_json():
     }
 
 
+def test_an_unknown_verdict_is_always_shown_with_its_reason():
+    judged = audit(EXPECTED, [], reader_error="<no broker>")
+    assert str(judged).startswith("audit: unknown (<no broker>; 0 of 3 expected results were read)\n")
+    assert "<b>unknown</b> (&lt;no broker&gt;; 0 of 3 expected results were read)" in judged._repr_html_()
+    assert "()" not in audit(EXPECTED, CLEAN)._repr_html_()
+
+
 def test_the_html_escapes_what_a_pipeline_wrote():
     html = audit(EXPECTED, [*CLEAN, Result(NOON, "<script>", 1)])._repr_html_()
     assert "<script>" not in html
@@ -538,12 +579,12 @@ def test_garbage_is_described_without_harm(window, ip, sentence):
 
 
 def test_windows_tell_where_results_were_delivered_duplicated_lost_and_wrong():
-    judged = audit(EXPECTED, [FIRST, FIRST, replace(SECOND, count=9)])
+    judged = audit(EXPECTED, [FIRST, FIRST, replace(SECOND, count=9), Result(NOON - 5_000, A, 1)])
     assert judged.by_window == {
         Fate.DELIVERED: {NOON: 1},
         Fate.DUPLICATED: {NOON: 1},
         Fate.LOST: {LATER: 1},
-        Fate.WRONG: {NOON: 1},
+        Fate.WRONG: {NOON: 1, NOON - 5_000: 1},
     }
 
 

@@ -55,10 +55,12 @@ class OneProducer(Reordered):
 
     kept = None
 
+    def __call__(self, rows, batch_id):
+        self._publish_once(rows, batch_id, rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+
     def _publish_once(self, rows, batch_id, query_id):
         self.kept = self.kept or Fresh(self._settings).take(self._timeout)
         if self._is_committed(self._marker.read(), batch_id, query_id):
             rows.write.format("noop").mode("overwrite").save()
-            return self.kept
-        self._write(rows, batch_id, query_id, self.kept)
-        return None
+        else:
+            self._write(rows, batch_id, query_id, self.kept)

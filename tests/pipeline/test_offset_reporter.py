@@ -8,7 +8,8 @@ import subprocess
 import uuid
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from confluent_kafka import Consumer
+from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 from pyspark.errors import StreamingQueryException
 
@@ -62,30 +63,39 @@ def completed(checkpoint):
     return [batch for batch in read_checkpoint(checkpoint).batches if batch.committed]
 
 
-def committed(broker, group):
+@pytest.fixture
+def kafka(broker):
+    with admin(broker.bootstrap_servers) as client:
+        yield client
+
+
+@pytest.fixture
+def source_end(broker, classroom_log):
+    return end_offsets(broker.bootstrap_servers, classroom_log.topic)[0]
+
+
+def committed(kafka, group):
     """The group's offset on the one partition of its topic."""
-    with admin(broker.bootstrap_servers) as kafka:
-        return next((at.offset for at in kafka.list_group_offsets(group)[group].values()), None)
+    return next((at.offset for at in kafka.list_group_offsets(group)[group].values()), None)
 
 
-def lag(broker, group, topic):
-    return end_offsets(broker.bootstrap_servers, topic)[0] - (committed(broker, group) or 0)
-
-
-def test_lag_is_the_source_end_minus_the_last_completed_batch_at_each_batch(run, broker, classroom_log, sink, group):
-    end = end_offsets(broker.bootstrap_servers, classroom_log.topic)[0]
-    seen = []
+def test_lag_is_the_source_end_minus_the_last_completed_batch_at_each_batch(
+    run, broker, classroom_log, sink, group, kafka, source_end
+):
+    lags = []
 
     def watching_sink(rows, batch_id):
         sink(rows, batch_id)  # done, and still not completed: Spark has not heard of it
         done = read_checkpoint(run.checkpoint).last_committed
-        at = done.end[classroom_log.topic, 0] if done else 0
-        eventually(lambda: lag(broker, group, classroom_log.topic) == end - at)
-        seen.append(batch_id)
+        at = done.end[classroom_log.topic, 0] if done else None
+        eventually(lambda: committed(kafka, group) == at)
+        lags.append(source_end - (at or 0))
 
     run(OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers), watching_sink, batches=12)
-    assert len(seen) >= 12
-    assert lag(broker, group, classroom_log.topic) == 0
+    assert len(lags) >= 12
+    assert lags[0] == source_end
+    assert lags == sorted(lags, reverse=True)
+    assert committed(kafka, group) == source_end
 
 
 def test_kafkas_own_lag_tool_shows_the_job(run, broker, classroom_log, group, sink):
@@ -112,25 +122,24 @@ def test_kafkas_own_lag_tool_shows_the_job(run, broker, classroom_log, group, si
     assert int(shown) == int(end) - int(current) > 0
 
 
-def test_recovery_never_reads_what_was_reported(run, broker, classroom_log, group, sink):
+def test_recovery_never_reads_what_was_reported(run, broker, classroom_log, group, sink, kafka, source_end):
     reporter = OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers)
     with armed(Fault(BEFORE_CHECKPOINT, 2)), contextlib.suppress(StreamingQueryException):
         run(reporter)
     nonsense = {TopicPartition(classroom_log.topic, 0): OffsetAndMetadata(10**6, "", None)}
-    with admin(broker.bootstrap_servers) as kafka:
-        kafka.alter_group_offsets(group, nonsense)
+    kafka.alter_group_offsets(group, nonsense)
     run(reporter)
     verdict = audit(classroom_log.expected, read_results(broker.bootstrap_servers, sink.topic))
     assert verdict.valid, verdict
-    eventually(lambda: lag(broker, group, classroom_log.topic) == 0)
+    eventually(lambda: committed(kafka, group) == source_end)
 
 
 def test_failing_report_is_counted_and_told_and_never_fails_the_query(run, broker, classroom_log, group, sink):
     told = []
-    with contextlib.closing(
-        KafkaConsumer(classroom_log.topic, group_id=group, bootstrap_servers=broker.bootstrap_servers)
-    ) as member:
-        eventually(lambda: (member.poll(0), member.assignment())[1])  # the group has a consumer: nobody else may commit
+    member = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
+    with contextlib.closing(member):
+        member.subscribe([classroom_log.topic])
+        eventually(lambda: (member.poll(0.1), member.assignment())[1])  # the group has a consumer of its own now
         reporter = OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers, tell=told.append)
         run(reporter)
     assert reporter.reports == 0
@@ -142,7 +151,7 @@ def test_failing_report_is_counted_and_told_and_never_fails_the_query(run, broke
     assert verdict.valid, verdict
 
 
-def test_reporter_of_another_query_is_silent(spark, run, broker, group):
+def test_reporter_of_another_query_is_silent(spark, run, broker, group, kafka):
     other = OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers, query_name="somebody-else")
     spark.streams.addListener(other)
     try:
@@ -150,7 +159,7 @@ def test_reporter_of_another_query_is_silent(spark, run, broker, group):
     finally:
         spark.streams.removeListener(other)
     assert (other.reports, other.failures) == (0, 0)
-    assert committed(broker, group) is None
+    assert committed(kafka, group) is None
 
 
 def test_source_that_is_not_kafka_has_nothing_to_report(spark, tmp_path):

@@ -51,8 +51,22 @@ def fragile(proxied, tmp_path):
     return Run(broker.bootstrap_servers, create_topic(broker.bootstrap_servers, name, 1), name, str(tmp_path))
 
 
+def results_of(run):
+    """What readers see once the coordinator has told every partition what it knows."""
+
+    def settled():
+        with admin(run.bootstrap_servers) as kafka:
+            ending = kafka.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"])
+        return not [
+            each for broker in ending.values() for each in broker if each.transactional_id.startswith(run.prefix)
+        ]
+
+    eventually(settled)
+    return read_results(run.bootstrap_servers, run.topic)
+
+
 def audited(run):
-    return audit(run.expected, read_results(run.bootstrap_servers, run.topic))
+    return audit(run.expected, results_of(run))
 
 
 def state_of(bootstrap_servers, transactional_id):
@@ -69,7 +83,7 @@ def test_run_killed_at_any_point_is_finished_by_another_process_exactly_once(run
     if point in DECIDED:
         assert len(done.committed) == PARTICIPANTS
     else:
-        assert read_results(run.bootstrap_servers, run.topic) == []
+        assert results_of(run) == []
         run.publish()
     assert audited(run).valid, audited(run)
     assert lingering(run.bootstrap_servers, run.prefix) == []
@@ -82,7 +96,7 @@ def test_run_killed_at_any_point_of_an_abort_leaves_nothing_visible_and_nothing_
     run = run(commit=False)
     run.publish_and_die_at(point)
     assert not run.recover().committed
-    assert read_results(run.bootstrap_servers, run.topic) == []
+    assert results_of(run) == []
     assert lingering(run.bootstrap_servers, run.prefix) == []
     assert run.decisions.read() == ([], {})
 
@@ -117,7 +131,7 @@ def test_torn_decision_is_no_decision(run, keep):
     assert len(done.aborted) == PARTICIPANTS
     assert [file.name for file in done.torn] == ["1.json"]
     assert "1.json" in str(done)
-    assert read_results(run.bootstrap_servers, run.topic) == []
+    assert results_of(run) == []
     run.publish()  # the number can be used again
     assert audited(run).valid
 
@@ -127,7 +141,7 @@ def test_missing_decision_is_no_decision(run):
     prepared = run.prepare()
     done = recover(DecisionLog(run.directory), run.bootstrap_servers, run.prefix)
     assert done.aborted == sorted(prepared)
-    assert read_results(run.bootstrap_servers, run.topic) == []
+    assert results_of(run) == []
 
 
 def test_decision_about_an_older_transaction_does_not_commit_a_newer_one_of_the_same_id(run):
@@ -137,7 +151,7 @@ def test_decision_about_an_older_transaction_does_not_commit_a_newer_one_of_the_
     done = run.recover()
     assert done.failed.keys() == set(old)
     assert done.aborted == new
-    assert read_results(run.bootstrap_servers, run.topic) == []
+    assert results_of(run) == []
     assert [decision.number for decision in run.decisions.read()[0]] == [1]  # and it is not forgotten
 
 
@@ -224,8 +238,7 @@ def test_lost_answer_to_end_txn_does_not_matter(proxied, fragile, commit):
     for prepared in fragile.prepare():
         finish(prepared, commit, fragile.bootstrap_servers)
     assert lost.struck.is_set()
-    eventually(lambda: lingering(fragile.bootstrap_servers, fragile.prefix) == [])
-    results = read_results(fragile.bootstrap_servers, fragile.topic)
+    results = results_of(fragile)
     assert audit(fragile.expected, results).valid if commit else results == []
 
 
@@ -294,7 +307,7 @@ def test_new_producer_of_the_same_id_aborts_what_was_prepared(run):
     with pytest.raises(FinishFailed, match="a newer producer has taken the id over"):
         finish(first, True, run.bootstrap_servers)
     run.recover()
-    assert read_results(run.bootstrap_servers, run.topic) == []
+    assert results_of(run) == []
 
 
 def test_preparer_that_only_seemed_dead_is_fenced(run):
@@ -304,7 +317,7 @@ def test_preparer_that_only_seemed_dead_is_fenced(run):
         finish(zombie.prepare(), False, run.bootstrap_servers)
         with pytest.raises(ProducerFencedError):
             zombie._producer.commit_transaction()
-    assert read_results(run.bootstrap_servers, run.topic) == []
+    assert results_of(run) == []
 
 
 def test_finishing_twice_changes_nothing_and_differently_is_refused(run):
@@ -317,7 +330,7 @@ def test_finishing_twice_changes_nothing_and_differently_is_refused(run):
         finish(first, False, run.bootstrap_servers)
     with pytest.raises(TransactionLost):
         finish(second, True, run.bootstrap_servers)
-    assert len(read_results(run.bootstrap_servers, run.topic)) == len(run.expected) / PARTICIPANTS
+    assert len(results_of(run)) == len(run.expected) / PARTICIPANTS
 
 
 def test_transaction_that_kafka_does_not_know_cannot_be_finished(broker):

@@ -1,0 +1,64 @@
+"""A reader that watches a result topic all along, as a dashboard does, while others crash."""
+
+from __future__ import annotations
+
+import threading
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from labs.equipment.topics import end_offsets
+from labs.evidence.audit import Result
+from labs.evidence.reader import as_result
+
+
+class Watcher:
+    """Reads a topic from its beginning in a thread of its own, with read_committed, until `stop()`.
+
+    It outlives the broker's restarts. What it has seen it never unsees: compared with a reader that comes
+    later (`audit(…, second_reader=…)`) it shows whether anything visible ever changed.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str):
+        self._seen: list[Result] = []
+        self._servers, self._topic = bootstrap_servers, topic
+        self._ends: set[int] = set()
+        self._stopping = threading.Event()
+        self._partitions = set(end_offsets(bootstrap_servers, topic))
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "labs-watcher",  # required by the library; nothing is committed and nobody joins
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in self._partitions])
+        self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float = 60) -> list[Result]:
+        """Read to the present end and return all that was ever seen. Raises TimeoutError."""
+        self._ends.clear()
+        self._stopping.set()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the watcher of {self._topic} did not reach its end within {timeout:g} s")
+        self._consumer.close()
+        return self._seen
+
+    def _watch(self) -> None:
+        while not (self._stopping.is_set() and self._ends == self._partitions):
+            for message in self._consumer.consume(1000, timeout=0.1):
+                if message.error() is None:
+                    self._seen.append(as_result(message))
+                    self._ends.discard(message.partition())
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    self._ends.add(message.partition())
+            if self._stopping.is_set() and self._ends != self._partitions:
+                # An end that was reached before stays unsaid: seek, so that it is said again.
+                for at in self._consumer.position([TopicPartition(self._topic, p) for p in self._partitions]):
+                    self._consumer.seek(TopicPartition(self._topic, at.partition, max(at.offset, 0)))
