@@ -437,7 +437,9 @@ def test_a_record_that_only_one_reader_saw_makes_them_disagree():
 def test_readers_that_saw_equal_results_at_different_offsets_disagree():
     at_5, at_9 = (replace(FIRST, partition=0, offset=offset) for offset in (5, 9))
     expected = fulfilled(FIRST)
-    assert found(audit(expected, [at_5], second_reader=[at_9])) == {Anomaly.READERS_DISAGREE: 2}
+    judged = audit(expected, [at_5], second_reader=[at_9])
+    assert found(judged) == {Anomaly.READERS_DISAGREE: 2}
+    assert "the count 3 at partition 0, offset 5 was seen" in judged.examples[Anomaly.READERS_DISAGREE][0]
     assert audit(expected, [at_5], second_reader=[FIRST]).valid
 
 

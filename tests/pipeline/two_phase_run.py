@@ -5,7 +5,6 @@ As a process: python -m tests.pipeline.two_phase_run SPEC, where SPEC is the JSO
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -90,5 +89,4 @@ def die_at(point: str) -> None:
 if __name__ == "__main__":
     spec = json.loads(sys.argv[1])
     die_at(spec.pop("point"))
-    with contextlib.suppress(KeyboardInterrupt):
-        Run(**spec).publish()
+    Run(**spec).publish()
