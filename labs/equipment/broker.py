@@ -24,9 +24,6 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "share.coordinator.state.topic.num.partitions": "1",
-    # How long the controller refuses the successor of a broker that was killed (9 s otherwise).
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "500",
     # Ends what outlived its transaction.timeout.ms within a second instead of ten: a lesson does not wait.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -27,9 +28,7 @@ JAVA_NAMES = {
 }
 
 
-def producer_settings(
-    transactional_id: str, bootstrap_servers: str, options: dict[str, Any]
-) -> dict[str, Any]:
+def producer_settings(transactional_id: str, bootstrap_servers: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return librdkafka's settings for one sink. Raises ValueError for an option that would break the protocol."""
     given = {key.replace("_", "."): value for key, value in options.items()}
     for key in given:
@@ -41,6 +40,8 @@ def producer_settings(
         "transaction.timeout.ms": 60_000,
         "linger.ms": 5,
         "queue.buffering.max.messages": 200_000,
+        # Connect to the coordinator at once, and not when it is first needed: 7 ms for an epoch instead of 63.
+        "enable.sparse.connections": False,
         "partitioner": "murmur2_random",  # as Spark's own writer and every Java client
         "delivery.report.only.error": True,
         "logger": LOGGER,
@@ -80,8 +81,15 @@ class Fresh:
         try:
             self._retired = None  # closes its connections, which may take a moment too
             producer = Producer(self._settings)
-            producer.init_transactions(float(self._settings["transaction.timeout.ms"]) / 1000)
-            self._producer = producer
+            deadline = time.monotonic() + float(self._settings["transaction.timeout.ms"]) / 1000
+            while self._producer is None:
+                try:
+                    # Resumed every 20 ms, because librdkafka would look again only after half a second.
+                    producer.init_transactions(0.02)
+                    self._producer = producer
+                except KafkaException as error:
+                    if not error.args[0].retriable() or time.monotonic() > deadline:
+                        raise
         except Exception as error:
             self._error = error
 
