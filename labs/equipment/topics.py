@@ -70,4 +70,4 @@ def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
     """
     with closing(_open(KafkaConsumer, bootstrap_servers)) as consumer:
         partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
-        return {at.partition: end for at, end in consumer.end_offsets(partitions).items()}
+        return {at.partition: end for at, end in sorted(consumer.end_offsets(partitions).items())}

@@ -53,7 +53,10 @@ class JobProcess:
 
     @property
     def running(self) -> bool:
-        return self._process.poll() is None
+        if self._process.poll() is None:
+            return True
+        self._leash.release()
+        return False
 
     @property
     def paused(self) -> bool:
