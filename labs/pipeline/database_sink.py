@@ -37,8 +37,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from labs.pipeline import fault_points
 from labs.pipeline.fault_points import reach
-from labs.pipeline.marker import Marker
-from labs.pipeline.outside_kafka import chunks, drain, is_committed, query_id_of, values_of
+from labs.pipeline.marker import Marker, is_committed
+from labs.pipeline.outside_kafka import ForeignSinkRefused, chunks, drain, query_id_of, values_of
 from labs.pipeline.sink_errors import BatchFailed
 
 ROWS_PER_STATEMENT = 10_000
@@ -99,7 +99,7 @@ class DatabaseSink:
                 marker = self._marker(connection)
         except SQLAlchemyError as error:
             raise self._failed(batch_id, error) from error
-        return is_committed(self.name, marker, batch_id, query_id)
+        return is_committed(marker, self.name, batch_id, query_id, ForeignSinkRefused)
 
     def write(self, values: Iterable[str], batch_id: int, query_id: str) -> None:
         """Write a batch that is not committed yet: rows and marker in one transaction. Raises BatchFailed."""

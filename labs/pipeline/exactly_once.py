@@ -34,8 +34,8 @@ from labs.pipeline import fault_points
 from labs.pipeline.arrow_rows import arrow_batches
 from labs.pipeline.fault_points import reach
 from labs.pipeline.kafka_rows import KafkaRow, check_columns, kafka_rows
-from labs.pipeline.marker import Marker, MarkerStore
-from labs.pipeline.sink_errors import BatchFailed, SinkRefused, explain
+from labs.pipeline.marker import Marker, MarkerStore, is_committed
+from labs.pipeline.sink_errors import BatchFailed, explain
 from labs.pipeline.transactional_producer import Fresh, abort, producer_settings
 
 
@@ -119,17 +119,7 @@ class ExactlyOnceKafkaSink:
 
     def _is_committed(self, marker: Marker | None, batch_id: int, query_id: str) -> bool:
         """Tell whether the batch was committed before. Raises SinkRefused where the marker does not fit."""
-        if marker is None and batch_id == 0:
-            return False
-        if marker is None:
-            found = "no marker: nothing was ever committed under this name, or the marker has expired"
-        elif marker.query_id != query_id:
-            found = f"batch {marker.batch_id} was committed by another query ({marker.query_id})"
-        elif marker.batch_id in (batch_id - 1, batch_id):
-            return marker.batch_id == batch_id
-        else:
-            found = f"the last batch committed is {marker.batch_id}"
-        raise SinkRefused(self.name, batch_id, query_id, found)
+        return is_committed(marker, self.name, batch_id, query_id)
 
     def _send(self, rows: DataFrame, batch_id: int, producer: Producer) -> None:
         """Produce every row and wait until all are acknowledged. Raises KafkaException for a row that was not."""

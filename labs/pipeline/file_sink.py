@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame
 
 from labs.pipeline.durable_file import publish
 from labs.pipeline.fault_points import reach
-from labs.pipeline.marker import Marker
-from labs.pipeline.outside_kafka import drain, is_committed, query_id_of, values_of
+from labs.pipeline.marker import Marker, is_committed
+from labs.pipeline.outside_kafka import ForeignSinkRefused, drain, query_id_of, values_of
 from labs.pipeline.sink_errors import BatchFailed
 
 MANIFEST = "_manifest"
@@ -74,7 +74,7 @@ class FileSink:
         except OSError as error:
             raise self._failed(batch_id, error) from error
         marker = Marker(entry.batch_id, entry.query_id) if entry else None
-        return is_committed(str(self.directory), marker, batch_id, query_id)
+        return is_committed(marker, str(self.directory), batch_id, query_id, ForeignSinkRefused)
 
     def write(self, values: Iterable[str], batch_id: int, query_id: str) -> None:
         """Write a batch that is not committed yet: first the file, then the entry that names it. Raises BatchFailed."""

@@ -20,6 +20,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from labs.pipeline.sink_errors import SinkRefused
+
 CONNECTION_OPTIONS = ("security.", "sasl.", "ssl.", "client.", "socket.", "broker.address.", "enable.ssl.")
 
 # The group's coordinator is being made (the first group of a new Kafka) or has moved to another broker.
@@ -38,6 +40,23 @@ class Marker:
 
     batch_id: int
     query_id: str
+
+
+def is_committed(
+    marker: Marker | None, name: str, batch_id: int, query_id: str, refusal: type[SinkRefused] = SinkRefused
+) -> bool:
+    """Tell whether sink `name` committed the batch before. Raises `refusal` where the marker does not fit."""
+    if marker is None and batch_id == 0:
+        return False
+    if marker is None:
+        found = refusal.no_marker
+    elif marker.query_id != query_id:
+        found = f"batch {marker.batch_id} was committed by another query ({marker.query_id})"
+    elif marker.batch_id in (batch_id - 1, batch_id):
+        return marker.batch_id == batch_id
+    else:
+        found = f"the last batch committed is {marker.batch_id}"
+    raise refusal(name, batch_id, query_id, found)
 
 
 class MarkerStore:

@@ -9,12 +9,13 @@ from pyspark.sql import DataFrame
 
 from labs.pipeline.arrow_rows import arrow_batches
 from labs.pipeline.kafka_rows import check_columns, kafka_rows
-from labs.pipeline.marker import Marker
 from labs.pipeline.sink_errors import SinkRefused
 
 
 class ForeignSinkRefused(SinkRefused):
     """Publishing this batch could lose or double rows, and no Kafka is involved."""
+
+    no_marker = "no marker: nothing was ever committed under this name"
 
     def __init__(self, name: str, batch_id: int, query_id: str, found: str):
         RuntimeError.__init__(
@@ -26,21 +27,6 @@ class ForeignSinkRefused(SinkRefused):
             "place; or the results were deleted or restored without the checkpoint\n"
             "  to do:    restore checkpoint and results to the same moment, or give a new query a new place",
         )
-
-
-def is_committed(name: str, marker: Marker | None, batch_id: int, query_id: str) -> bool:
-    """Tell whether the batch was committed before. Raises SinkRefused where the marker does not fit."""
-    if marker is None and batch_id == 0:
-        return False
-    if marker is None:
-        found = "no marker: nothing was ever committed under this name"
-    elif marker.query_id != query_id:
-        found = f"batch {marker.batch_id} was committed by another query ({marker.query_id})"
-    elif marker.batch_id in (batch_id - 1, batch_id):
-        return marker.batch_id == batch_id
-    else:
-        found = f"the last batch committed is {marker.batch_id}"
-    raise ForeignSinkRefused(name, batch_id, query_id, found)
 
 
 def query_id_of(rows: DataFrame) -> str:

@@ -16,6 +16,8 @@ FENCED = {
 class SinkRefused(RuntimeError):
     """Publishing this batch could lose or double rows; an operator has to decide."""
 
+    no_marker = "no marker: nothing was ever committed under this name, or the marker has expired"
+
     def __init__(self, name: str, batch_id: int, query_id: str, found: str):
         super().__init__(
             f"sink {name!r} refuses batch {batch_id} of query {query_id}.\n"
