@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -19,7 +20,9 @@ class Watcher:
     """
 
     def __init__(self, bootstrap_servers: str, topic: str):
+        self.arrivals: list[float] = []  # when each result was seen, by time.monotonic()
         self._seen: list[Result] = []
+        self._error: Exception | None = None
         self._servers, self._topic = bootstrap_servers, topic
         self._ends: set[int] = set()
         self._stopping = threading.Event()
@@ -41,20 +44,32 @@ class Watcher:
         self._thread.start()
 
     def stop(self, timeout: float = 60) -> list[Result]:
-        """Read to the present end and return all that was ever seen. Raises TimeoutError."""
+        """Read to the present end and return all that was ever seen.
+
+        Raises TimeoutError, and ValueError for a record that is not a result.
+        """
         self._ends.clear()
         self._stopping.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
             raise TimeoutError(f"the watcher of {self._topic} did not reach its end within {timeout:g} s")
         self._consumer.close()
+        if self._error:
+            raise self._error
         return self._seen
 
     def _watch(self) -> None:
+        try:
+            self._read()
+        except Exception as error:
+            self._error = error
+
+    def _read(self) -> None:
         while not (self._stopping.is_set() and self._ends == self._partitions):
             for message in self._consumer.consume(1000, timeout=0.1):
                 if message.error() is None:
                     self._seen.append(as_result(message))
+                    self.arrivals.append(time.monotonic())
                     self._ends.discard(message.partition())
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     self._ends.add(message.partition())

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from labs.equipment.leash import Leash
@@ -22,11 +23,12 @@ class JobFailed(RuntimeError):
 class JobProcess:
     """`python -m labs run` with the given options, leading a process group of its own.
 
-    `options` are those of `python -m labs run --help` with `_` for `-`; None leaves one out. Signals go to
-    the whole group: Python, Spark's JVM and its workers.
+    `options` are those of `python -m labs run --help` with `_` for `-`; None leaves one out. `environment` adds
+    variables, such as SPARK_MASTER. Signals go to the whole group: Python, Spark's JVM and its workers, but not to
+    the executors of a cluster, which notice that their driver is gone.
     """
 
-    def __init__(self, faults: tuple[Fault, ...] = (), **options: object):
+    def __init__(self, faults: tuple[Fault, ...] = (), environment: Mapping[str, str] | None = None, **options: object):
         command = [sys.executable, "-m", "labs", "run"]
         for name, value in options.items():
             if value is not None:
@@ -42,7 +44,7 @@ class JobProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})},
             )
         self._leash = Leash(self._process.pid)
 
@@ -57,6 +59,11 @@ class JobProcess:
             return True
         self._leash.release()
         return False
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, or the number of the signal that ended it with a minus; None while it runs."""
+        return self._process.poll()
 
     @property
     def paused(self) -> bool:

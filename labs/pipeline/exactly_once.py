@@ -26,14 +26,16 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from pyarrow import RecordBatch
 from pyspark.sql import DataFrame
 
 from labs.pipeline import fault_points
 from labs.pipeline.arrow_rows import arrow_batches
 from labs.pipeline.fault_points import reach
-from labs.pipeline.kafka_rows import KafkaRow, check_columns, kafka_rows
+from labs.pipeline.kafka_rows import check_columns, kafka_rows
 from labs.pipeline.marker import Marker, MarkerStore, is_committed
 from labs.pipeline.sink_errors import BatchFailed, explain
 from labs.pipeline.transactional_producer import Fresh, abort, producer_settings
@@ -107,8 +109,9 @@ class ExactlyOnceKafkaSink:
         reach("before_write", batch_id)
         producer.begin_transaction()
         try:
-            self._send(rows, batch_id, producer)
-            self._marker.send(Marker(batch_id, query_id), producer, self._timeout)
+            batches = arrow_batches(rows)
+            self._marker.send(Marker(batch_id, query_id), producer, self._timeout)  # while Spark computes the rows
+            self._send(batches, batch_id, producer)
             reach("before_commit", batch_id)
         except BaseException:
             abort(producer)
@@ -121,7 +124,7 @@ class ExactlyOnceKafkaSink:
         """Tell whether the batch was committed before. Raises SinkRefused where the marker does not fit."""
         return is_committed(marker, self.name, batch_id, query_id)
 
-    def _send(self, rows: DataFrame, batch_id: int, producer: Producer) -> None:
+    def _send(self, batches: Iterator[RecordBatch], batch_id: int, producer: Producer) -> None:
         """Produce every row and wait until all are acknowledged. Raises KafkaException for a row that was not."""
         failures: list[KafkaError] = []
         tags = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])] if self._batch_headers else []
@@ -129,27 +132,17 @@ class ExactlyOnceKafkaSink:
         def failed(error, message) -> None:
             failures.append(error)
 
-        def produce(row: KafkaRow, last: bool = False) -> None:
+        produce, count = producer.produce, 0
+        for count, row in enumerate(kafka_rows(batches, self.topic, tags), start=1):
+            if count == 2:
+                self._reach_mid_transaction(producer, batch_id)
             topic, value, key, partition, headers = row
-            headers = headers + tags
-            if last and tags:
-                headers.append(("batch_rows", str(count)))
             while True:
                 try:
-                    return producer.produce(topic, value, key, partition, on_delivery=failed, headers=headers)
+                    produce(topic, value, key, partition, failed, headers=headers)
+                    break
                 except BufferError:  # the queue is full: let some of it go
                     producer.poll(1)
-
-        # One row behind, so that the last row is known to be the last and can carry the number of rows.
-        count, waiting = 0, None
-        for count, row in enumerate(kafka_rows(arrow_batches(rows), self.topic), start=1):
-            if waiting:
-                produce(waiting)
-                if count == 2:
-                    self._reach_mid_transaction(producer, batch_id)
-            waiting = row
-        if waiting:
-            produce(waiting, last=True)
         deadline = time.monotonic() + self._timeout
         while (unsent := producer.flush(0.5)) and not failures and time.monotonic() < deadline:
             pass  # one failure decides the batch; the rows behind it could wait in vain until the timeout

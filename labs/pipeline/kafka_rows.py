@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StringType
 
 Headers = list[tuple[str, bytes | None]]
-KafkaRow = tuple[str, Any, Any, int, Headers]  # topic, value, key, partition (-1: by key), headers
+KafkaRow = tuple[str, Any, Any, int, Headers | None]  # topic, value, key, partition (-1: by key), headers
 
 
 def check_columns(rows: DataFrame, topic: str | None) -> None:
@@ -29,15 +29,36 @@ def check_columns(rows: DataFrame, topic: str | None) -> None:
             )
 
 
-def kafka_rows(batches: Iterable[pyarrow.RecordBatch], topic: str | None) -> Iterator[KafkaRow]:
-    """Yield one tuple per row. A `topic` given here overrides the column, as in Spark's writer."""
-    for batch in batches:
+def kafka_rows(batches: Iterable[pyarrow.RecordBatch], topic: str | None, tags: Headers = ()) -> Iterator[KafkaRow]:
+    """Yield one tuple per row. A `topic` given here overrides the column, as in Spark's writer.
+
+    `tags` are headers that every row gets besides its own; if there are any, the last row gets `batch_rows` too,
+    the number of all rows.
+    """
+    tags, count = list(tags), 0
+    for batch, is_last in _knowing_the_last(batch for batch in batches if batch.num_rows):
+        count += batch.num_rows
         columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
         topics = itertools.repeat(topic) if topic else columns["topic"]
         keys = columns.get("key") or itertools.repeat(None)
-        partitions = (-1 if p is None else p for p in columns.get("partition") or itertools.repeat(None))
-        headers = map(_pairs, columns.get("headers") or itertools.repeat(None))
+        partitions = itertools.repeat(-1)
+        if "partition" in columns:
+            partitions = (-1 if p is None else p for p in columns["partition"])
+        headers = [tags or None] * batch.num_rows
+        if "headers" in columns:
+            headers = [_pairs(of_row) + tags for of_row in columns["headers"]]
+        if is_last and tags:
+            headers[-1] = [*headers[-1], ("batch_rows", str(count))]
         yield from zip(topics, columns["value"], keys, partitions, headers, strict=False)
+
+
+def _knowing_the_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
+    waiting = next(batches, None)
+    for batch in batches:
+        yield waiting, False
+        waiting = batch
+    if waiting is not None:
+        yield waiting, True
 
 
 def _pairs(headers: list[dict] | None) -> Headers:

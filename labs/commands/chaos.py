@@ -1,0 +1,118 @@
+"""Break everything at random while traffic flows, and let an auditor judge what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+EXAMPLES = """examples:
+  python -m labs chaos                                     three minutes, seed 7, one broker
+  python -m labs chaos --seed 11 --minutes 10 --nodes 3    a cluster of three brokers
+  python -m labs chaos --executors 2 --faults driver-kill executor-kill
+  python -m labs chaos --sink at-least-once                the control: it must be found invalid
+
+The exit code is 0 only if the audit is valid. The seed decides what is struck and in which order; the exact
+moments depend on the machine, and are in the report.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from labs.faults.chaos.plan import KINDS, SINKS
+
+    what = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
+    parser.add_argument("--seed", type=int, default=7, help="(default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=3.0, help="how long faults strike (default: %(default)g)")
+    parser.add_argument("--faults", nargs="+", metavar="FAULT", help=f"which (default: all that are possible). {what}")
+    parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="(default: %(default)s)")
+    parser.add_argument("--nodes", type=int, default=1, help="brokers (default: %(default)s)")
+    parser.add_argument("--executors", type=int, default=0, help="run Spark on N executor processes; 0: in the driver")
+    parser.add_argument("--rate", type=float, default=1_000.0, help="records per second (default: %(default)g)")
+    parser.add_argument("--output", type=Path, default=Path("out"), metavar="DIR", help="(default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.live import Live
+
+    from labs.evidence.chaos_plot import plot_chaos
+    from labs.evidence.chaos_run import run_chaos
+    from labs.faults.chaos import KINDS, WITHOUT_EXECUTORS, ChaosPlan
+
+    kinds = tuple(arguments.faults or (KINDS if arguments.executors else WITHOUT_EXECUTORS))
+    plan = ChaosPlan(
+        arguments.seed,
+        arguments.minutes,
+        kinds,
+        arguments.nodes,
+        arguments.executors,
+        arguments.sink,
+        arguments.rate,
+    )
+    directory = arguments.output.resolve() / f"chaos-{plan.sink}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
+    screen = Screen(plan)
+    console = Console(stderr=True, highlight=False)
+    with Live(screen, console=console, refresh_per_second=4, transient=True):
+        report = run_chaos(plan, directory, screen.strikes.append, screen.see)
+    (directory / "report.json").write_text(json.dumps(report.as_dict(), indent=2))
+    plot = directory / "timeline.png"
+    plot_chaos(report).figure.savefig(plot, dpi=120)
+    if arguments.json:
+        print(json.dumps(report.as_dict(), indent=2))
+    else:
+        show(report, plot)
+    return 0 if report.valid else 1
+
+
+class Screen:
+    """The table that is shown while the chaos lasts."""
+
+    def __init__(self, plan):
+        self.plan, self.strikes, self._latest = plan, [], None
+
+    def see(self, sample) -> None:
+        self._latest = sample
+
+    def __rich__(self):
+        from rich.table import Table
+
+        title = f"chaos, seed {self.plan.seed}, {self.plan.minutes:g} min into the {self.plan.sink} sink"
+        if self._latest:
+            now = self._latest
+            title += f"\n{now.seconds:4.0f} s: {now.sent:,} records sent, {now.lag:,} behind, {now.visible:,} results"
+        table = Table("seconds", "fault", "what", title=title, title_justify="left")
+        for strike in self.strikes[-12:]:
+            table.add_row(f"{strike.began:.1f}", strike.kind, strike.detail[:90])
+        return table
+
+
+def show(report, plot: Path) -> None:
+    """Print every fault with its time, and the verdict."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        "seconds", "fault", "what", title=f"seed {report.plan.seed}: what was done, when", title_justify="left"
+    )
+    for strike in report.strikes:
+        span = f"{strike.began:.1f}"
+        if strike.ended and strike.ended - strike.began > 0.1:
+            span += f" – {strike.ended:.1f}"
+        table.add_row(span, strike.kind, strike.detail)
+    console = Console(highlight=False)
+    console.print(table)
+    for kind, count in report.faults.most_common():
+        console.print(f"{count:4} × {kind}")
+    recovery = report.recovery
+    if recovery["kills"]:
+        console.print(
+            f"from a driver's kill to the next new result, {recovery['kills']} times: "
+            f"p50 {recovery['p50']:.1f} s, longest {recovery['max']:.1f} s"
+        )
+    console.print(f"{report.records:,} records sent")
+    print(report.audit)
+    console.print(f"timeline: {plot}", soft_wrap=True)
+    if not report.valid:
+        console.print(f"the evidence is kept in {report.directory}", soft_wrap=True)

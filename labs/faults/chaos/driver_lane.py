@@ -1,0 +1,171 @@
+"""Chaos in the driver: the job process is killed at random moments and at named points, frozen, and replaced.
+
+The lane is the supervisor too: whenever the job is gone, for whatever reason, it starts it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from labs.faults.chaos.journal import Journal, Strike
+from labs.faults.chaos.lane import Lane
+from labs.faults.fault import Fault
+from labs.faults.job import JobProcess
+from labs.pipeline.fault_points import FAULT_POINTS
+
+KINDS = {
+    "driver-kill": "SIGKILL of the driver, at a random moment",
+    "driver-point": "SIGKILL of the driver, at a random fault point",
+    "driver-pause": "SIGSTOP of the driver past its transaction's timeout, then SIGCONT; half of the time "
+    "a successor has taken over meanwhile",
+    "executor-kill": "SIGKILL of an executor",
+}
+STARTING = 120.0  # seconds that a driver may take to its first batch
+TOO_MANY = 8  # drivers in a row that end by themselves before their first batch
+
+
+class DriverLane(Lane):
+    """Runs the job (`options` as for JobProcess) until `stop`, and ends each of its lives in another way.
+
+    `timeout` is the transaction timeout in seconds. What the drivers print is appended to the file `log`.
+    """
+
+    name_of_lane = "driver"
+
+    def __init__(
+        self,
+        kinds: tuple[str, ...],
+        seed: int,
+        journal: Journal,
+        options: Mapping[str, Any],
+        timeout: float,
+        log: Path,
+    ):
+        super().__init__(kinds, seed, journal)
+        self._options, self._timeout, self._log = options, timeout, log
+        self._stopped = False
+        self._in_vain = 0
+        self._killed: JobProcess | None = None
+
+    def stop(self) -> None:
+        """End the job for good, and the lane with it. Call it when the lane is calm and the results are there."""
+        self.calm()
+        self._stopped = True
+        if self.ident:
+            self.join()
+
+    def run(self) -> None:
+        try:
+            while not self._stopped:
+                self._live()
+        except Exception as error:
+            self.error = error
+
+    def _live(self) -> None:
+        """Start a driver and strike it until it is gone."""
+        kind = self._draw(self.kinds)
+        fault = self._draw_point() if kind == "driver-point" else None
+        job = JobProcess((fault,) if fault else (), **self._options)
+        try:
+            while job.running and not self._stopped:
+                job = self._strike(kind, job)
+                # A point must be known before the start, so it is no choice for a driver that is running.
+                kind = self._draw(tuple(each for each in self.kinds if each != "driver-point"))
+            self._mourn(job, fault)
+        finally:
+            self._end(job)
+
+    def _draw(self, kinds: tuple[str, ...]) -> str | None:
+        return self.random.choice(kinds) if kinds and not self.is_calm else None
+
+    def _draw_point(self) -> Fault:
+        return Fault(self.random.choice(FAULT_POINTS), self._next_batch() + self.random.randint(1, 4), "kill")
+
+    def _strike(self, kind: str | None, job: JobProcess) -> JobProcess:
+        """Let the driver work for a moment, then strike; return the driver that goes on."""
+        early = kind == "driver-kill" and self.random.random() < 0.25
+        if not early:
+            self.wait(STARTING, until=lambda: " done" in job.output() or self._is_over(job))
+        self.wait(self.random.uniform(0.2, 10 if early else 5), until=lambda: self._is_over(job))
+        if kind is None or self.is_calm or not job.running:
+            self.wait(1, until=lambda: self._is_over(job))
+        elif kind == "driver-point":
+            self.wait(30, until=lambda: self._is_over(job))
+        elif kind == "driver-kill":
+            self.journal.note(kind, "" if " done" in job.output() else "before its first batch")
+            self._killed = job
+            job.kill()
+        elif kind == "driver-pause":
+            return self._pause(job)
+        else:
+            self._kill_executor(job)
+        return job
+
+    def _is_over(self, job: JobProcess) -> bool:
+        return self._stopped or not job.running
+
+    def _mourn(self, job: JobProcess, fault: Fault | None) -> None:
+        """Note how a driver ended that was not killed from outside."""
+        if job.running or job is self._killed:
+            return
+        self._in_vain = 0 if fault or " done" in job.output() else self._in_vain + 1
+        if fault and job.exit_code == -signal.SIGKILL:
+            self.journal.note("driver-point", f"{fault.point}@{fault.batch}")
+        else:
+            self.journal.note("driver-ended", job.last_line(), injected=False)
+        if self._in_vain == TOO_MANY:
+            raise RuntimeError(f"the driver ended {TOO_MANY} times before its first batch; at last: {job.last_line()}")
+
+    def _pause(self, job: JobProcess) -> JobProcess:
+        """Freeze the driver until its transaction has timed out; return the driver that goes on from there."""
+        with_successor = self.random.random() < 0.5
+        detail = "with a successor" if with_successor else "no successor"
+        with self.journal.strike("driver-pause", detail) as strike:
+            job.pause()
+            if not with_successor:
+                self.wait(self._timeout + 3)
+                job.resume()
+                return job
+            successor = JobProcess(**self._options)
+            self.wait(STARTING, until=lambda: " done" in successor.output() or self._is_over(successor))
+            self._wake(job, strike)
+        return successor
+
+    def _wake(self, zombie: JobProcess, strike: Strike) -> None:
+        zombie.resume()
+        if self.wait(60, until=lambda: not zombie.running):
+            strike.detail += f"; the old one: {zombie.last_line()}"
+        else:
+            strike.detail += "; the old one had nothing to write, and was killed"
+        self._end(zombie)
+
+    def _kill_executor(self, job: JobProcess) -> None:
+        executors = [
+            process.pid
+            for process in psutil.Process(job.pid).children(recursive=True)
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+        ]
+        if executors:
+            victim = self.random.choice(sorted(executors))
+            self.journal.note("executor-kill", f"one of {len(executors)}")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+            batches = job.output().count(" done")
+            self.wait(STARTING, until=lambda: job.output().count(" done") > batches + 1 or self._is_over(job))
+
+    def _next_batch(self) -> int:
+        offsets = Path(self._options["checkpoint"], "offsets")
+        return max((int(file.name) for file in offsets.glob("[0-9]*")), default=-1) + 1
+
+    def _end(self, job: JobProcess) -> None:
+        job.resume()
+        with self._log.open("a") as log:
+            log.write(f"--- driver {job.pid}\n{job.output()}\n")
+        job.__exit__(None, None, None)

@@ -1,0 +1,52 @@
+"""What a chaos run is to do: how much traffic, on what, and which faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.faults.chaos import broker_lane, driver_lane, network_lane
+
+# kind -> what it does
+KINDS = driver_lane.KINDS | broker_lane.KINDS | network_lane.KINDS
+WITHOUT_EXECUTORS = tuple(kind for kind in KINDS if kind != "executor-kill")
+SINKS = ("exactly-once", "at-least-once")
+
+
+@dataclass(frozen=True)
+class ChaosPlan:
+    """Traffic of `rate` records a second for so many minutes, and faults of these kinds, drawn from `seed`.
+
+    Kafka has so many `nodes`. With `executors` the job runs on so many processes beside the driver's.
+    `transaction_timeout` is in seconds. Raises ValueError.
+    """
+
+    seed: int = 7
+    minutes: float = 3.0
+    kinds: tuple[str, ...] = WITHOUT_EXECUTORS
+    nodes: int = 1
+    executors: int = 0
+    sink: str = "exactly-once"
+    rate: float = 1_000.0
+    transaction_timeout: float = 10.0
+
+    def __post_init__(self):
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ValueError(f"no fault is called {kind!r}; there are {', '.join(KINDS)}")
+        if "executor-kill" in self.kinds and not self.executors:
+            raise ValueError("executor-kill needs executors: one or more processes beside the driver's")
+        if self.sink not in SINKS:
+            raise ValueError(f"no sink is called {self.sink!r}; there are {', '.join(SINKS)}")
+        for name, value, least in (
+            ("minutes", self.minutes, 0.1),
+            ("nodes", self.nodes, 1),
+            ("executors", self.executors, 0),
+            ("rate", self.rate, 1),
+            ("transaction_timeout", self.transaction_timeout, 1),
+        ):
+            if not value >= least:
+                raise ValueError(f"{name} is {value:g}; expected {least:g} or more")
+
+    def of(self, kinds: dict[str, str]) -> tuple[str, ...]:
+        """Return those of the plan's kinds that are among these."""
+        return tuple(kind for kind in self.kinds if kind in kinds)
