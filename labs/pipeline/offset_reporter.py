@@ -8,6 +8,7 @@ changes no result.
     spark.streams.addListener(OffsetReporter("ip-count", bootstrap_servers="127.0.0.1:9092"))
 
 Where it stops: Kafka sources of this session's queries; a group that has consumers of its own cannot be used.
+Take another name than the sink's: the group of that name holds the sink's marker, and no lag.
 """
 
 from __future__ import annotations
