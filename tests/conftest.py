@@ -14,6 +14,14 @@ for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
     os.environ.pop(variable, None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Keep the tests of a file together, since they share a bench, and let each lesson go wherever there is room."""
+    for item in items:
+        lesson = getattr(item, "callspec", None) and item.callspec.params.get("notebook")
+        item.add_marker(pytest.mark.xdist_group(lesson.stem if lesson else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def broker():
     with Broker() as started:

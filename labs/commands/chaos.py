@@ -11,6 +11,7 @@ EXAMPLES = """examples:
   python -m labs chaos                                     three minutes, seed 7, one broker
   python -m labs chaos --seed 11 --minutes 10 --nodes 3    a cluster of three brokers
   python -m labs chaos --executors 2 --faults driver-kill executor-kill
+  python -m labs chaos --minutes 1 --least driver=20       as long as it takes to kill 20 drivers
   python -m labs chaos --sink at-least-once                the control: it must be found invalid
 
 The exit code is 0 only if the audit is valid. The seed decides what is struck and in which order; the exact
@@ -24,6 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
     parser.add_argument("--seed", type=int, default=7, help="(default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=3.0, help="how long faults strike (default: %(default)g)")
+    parser.add_argument(
+        "--least",
+        nargs="+",
+        type=victims,
+        default=[],
+        metavar="VICTIM=N",
+        help="go on until so many have been killed: driver=5 broker=3 executor=2",
+    )
     parser.add_argument("--faults", nargs="+", metavar="FAULT", help=f"which (default: all that are possible). {what}")
     parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="(default: %(default)s)")
     parser.add_argument("--nodes", type=int, default=1, help="brokers (default: %(default)s)")
@@ -31,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, default=1_000.0, help="records per second (default: %(default)g)")
     parser.add_argument("--output", type=Path, default=Path("out"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+
+
+def victims(text: str) -> tuple[str, int]:
+    victim, _, number = text.partition("=")
+    if not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not VICTIM=N, such as driver=5")
+    return victim, int(number)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,13 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     kinds = tuple(arguments.faults or (KINDS if arguments.executors else WITHOUT_EXECUTORS))
     plan = ChaosPlan(
-        arguments.seed,
-        arguments.minutes,
-        kinds,
-        arguments.nodes,
-        arguments.executors,
-        arguments.sink,
-        arguments.rate,
+        seed=arguments.seed,
+        minutes=arguments.minutes,
+        kinds=kinds,
+        nodes=arguments.nodes,
+        executors=arguments.executors,
+        sink=arguments.sink,
+        rate=arguments.rate,
+        least=dict(arguments.least),
     )
     directory = arguments.output.resolve() / f"chaos-{plan.sink}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
     screen = Screen(plan)

@@ -31,12 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from pyspark.errors import StreamingQueryException
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     from labs.equipment.spark import spark_session
+    from labs.evidence.checkpoint import damage
     from labs.faults.fault import JOB_MARK, Fault, armed
-    from labs.faults.supervisor import first_line
     from labs.pipeline import ip_count
+    from labs.pipeline.query_failure import why
 
     if os.getpgrp() == os.getpid():
         os.environ[JOB_MARK] = str(os.getpid())
@@ -53,11 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
     trigger = {"availableNow": True} if now else {"processingTime": f"{float(arguments.trigger):g} seconds"}
     checkpoint = arguments.checkpoint
     with armed(*faults):
-        query = ip_count.start(ip_count.ip_count(records), _telling(_sink(arguments)), checkpoint, **trigger)
         try:
+            query = ip_count.start(ip_count.ip_count(records), _telling(_sink(arguments)), checkpoint, **trigger)
             query.awaitTermination()
-        except StreamingQueryException as error:
-            raise RuntimeError(first_line(error)) from error
+        except (PySparkException, Py4JJavaError) as error:
+            torn = damage(checkpoint)
+            raise RuntimeError(f"the checkpoint is damaged: {torn}" if torn else why(error)) from error
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from bisect import bisect_right
 from collections import Counter
@@ -12,9 +13,8 @@ from typing import Any
 
 from labs.evidence.anomaly import Anomaly, Verdict
 from labs.evidence.verdict import Audit
-from labs.faults.chaos import ChaosPlan, Strike
+from labs.faults.chaos import KILLS, ChaosPlan, Strike
 
-KILLS = ("driver-kill", "driver-point")
 # A result that shows so soon after a kill was committed before it: a restart takes longer.
 ON_ITS_WAY = 1.5  # seconds
 
@@ -57,7 +57,7 @@ class ChaosReport:
 
     @property
     def driver_kills(self) -> int:
-        return sum(self.faults[kind] for kind in KILLS)
+        return sum(self.faults[kind] for kind in KILLS["driver"])
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `chaos --json` prints. Times are in seconds."""
@@ -98,7 +98,7 @@ def recoveries(kills: Sequence[float], arrivals: Sequence[float]) -> list[float]
     Both are moments of one clock, in order.
     """
     found = []
-    for kill, next_kill in zip(kills, [*kills[1:], float("inf")], strict=True):
+    for kill, next_kill in itertools.pairwise([*kills, float("inf")]):
         after = bisect_right(arrivals, kill + ON_ITS_WAY)
         if after < len(arrivals) and arrivals[after] < next_kill:
             found.append(arrivals[after] - kill)

@@ -24,13 +24,13 @@ from confluent_kafka import Producer
 
 from labs.equipment import create_topic, eventually
 from labs.evidence.audit import SourceHistory, audit
-from labs.evidence.chaos_report import KILLS, ChaosReport, Sample, recoveries
+from labs.evidence.chaos_report import ChaosReport, Sample, recoveries
 from labs.evidence.checkpoint_files import log_files, read_plan
 from labs.evidence.expected import count_by_window
 from labs.evidence.prediction import read_source_records
 from labs.evidence.reader import read_results, read_to_end
 from labs.evidence.watcher import Watcher
-from labs.faults.chaos import ChaosPlan, Journal, Strike
+from labs.faults.chaos import KILLS, ChaosPlan, Journal, Strike
 from labs.faults.chaos.broker_lane import KINDS as BROKER_KINDS
 from labs.faults.chaos.broker_lane import BrokerLane
 from labs.faults.chaos.driver_lane import KINDS as DRIVER_KINDS
@@ -92,7 +92,7 @@ def run_chaos(
         try:
             for lane in lanes:
                 lane.start()
-            while journal.now < plan.minutes * 60 and not any(lane.error for lane in lanes):
+            while not plan.is_done(journal.now, journal.strikes) and not any(lane.error for lane in lanes):
                 look()
             for lane in lanes:
                 lane.calm()
@@ -117,7 +117,7 @@ def run_chaos(
             indeterminate=traffic.indeterminate.total(),
             reader_error=f"the run did not come to its end: {error}" if error else None,
         )
-        kills = [strike.began for strike in journal.strikes if strike.kind in KILLS]
+        kills = [strike.began for strike in journal.strikes if strike.kind in KILLS["driver"]]
         arrivals = [moment - journal.started for moment in watcher.arrivals]
     if verdict.valid:
         for kept in ("kafka", "checkpoint"):

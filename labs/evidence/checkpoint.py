@@ -31,7 +31,7 @@ from labs.evidence.checkpoint_files import (
     state_files,
 )
 
-__all__ = ["Batch", "Checkpoint", "CheckpointError", "Offsets", "StateFile", "ranges", "read_checkpoint"]
+__all__ = ["Batch", "Checkpoint", "CheckpointError", "Offsets", "StateFile", "damage", "ranges", "read_checkpoint"]
 
 REFUSED = "Spark refuses to restart"
 UNREAD = "Spark does not read it again"
@@ -196,6 +196,14 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     state = state_files(directory / "state")
     batches = _batches(plans, commits, start or {}, state, damage)
     return Checkpoint(directory, query_id, batches, state, tuple(damage.values()))
+
+
+def damage(path: str | Path) -> str:
+    """Say which file of a checkpoint is torn or missing and what follows, if one is: Spark does not name it."""
+    try:
+        return (*read_checkpoint(path).damage, "")[0]
+    except CheckpointError:  # not on this machine, or there is none yet
+        return ""
 
 
 def _batches(

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from labs.pipeline.query_failure import why
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -19,7 +21,7 @@ class Attempt:
     def __str__(self) -> str:
         if self.error is None:
             return f"attempt {self.number}: finished"
-        return f"attempt {self.number}: failed: {first_line(self.error)}"
+        return f"attempt {self.number}: failed: {why(self.error)}"
 
 
 class GaveUp(RuntimeError):
@@ -27,7 +29,7 @@ class GaveUp(RuntimeError):
 
     def __init__(self, attempts: list[Attempt]):
         self.attempts = attempts
-        super().__init__(f"gave up after {len(attempts)} attempts; the last error: {first_line(attempts[-1].error)}")
+        super().__init__(f"gave up after {len(attempts)} attempts; the last error: {why(attempts[-1].error)}")
 
 
 class Supervisor:
@@ -71,12 +73,3 @@ class Supervisor:
         except Exception as raised:
             error = raised
         return Attempt(number, time.monotonic() - started, error)
-
-
-def first_line(error: Exception | None) -> str:
-    """Say what went wrong in one line; of a failed query, what the sink said and not what Spark made of it."""
-    text = str(error)
-    for marker in ("InjectedCrash: ", "SinkRefused: ", "BatchFailed: "):
-        if marker in text:
-            return text.split(marker)[-1].splitlines()[0]
-    return text.splitlines()[0] if text else type(error).__name__

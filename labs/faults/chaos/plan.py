@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from labs.faults.chaos import broker_lane, driver_lane, network_lane
+from labs.faults.chaos.journal import Strike
 
 # kind -> what it does
 KINDS = driver_lane.KINDS | broker_lane.KINDS | network_lane.KINDS
 WITHOUT_EXECUTORS = tuple(kind for kind in KINDS if kind != "executor-kill")
 SINKS = ("exactly-once", "at-least-once")
 
+# victim -> the kinds of fault that kill it
+KILLS = {"driver": ("driver-kill", "driver-point"), "broker": ("broker-kill",), "executor": ("executor-kill",)}
+
 
 @dataclass(frozen=True)
 class ChaosPlan:
     """Traffic of `rate` records a second for so many minutes, and faults of these kinds, drawn from `seed`.
 
-    Kafka has so many `nodes`. With `executors` the job runs on so many processes beside the driver's.
-    `transaction_timeout` is in seconds. Raises ValueError.
+    With `least`, such as {"driver": 5, "broker": 3}, it goes on until so many of each have been killed. Kafka has so
+    many `nodes`. With `executors` the job runs on so many processes beside the driver's. `transaction_timeout` is in
+    seconds. Raises ValueError.
     """
 
     seed: int = 7
@@ -28,6 +34,7 @@ class ChaosPlan:
     sink: str = "exactly-once"
     rate: float = 1_000.0
     transaction_timeout: float = 10.0
+    least: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self):
         for kind in self.kinds:
@@ -35,6 +42,9 @@ class ChaosPlan:
                 raise ValueError(f"no fault is called {kind!r}; there are {', '.join(KINDS)}")
         if "executor-kill" in self.kinds and not self.executors:
             raise ValueError("executor-kill needs executors: one or more processes beside the driver's")
+        for victim in self.least:
+            if not set(KILLS.get(victim, ())) & set(self.kinds):
+                raise ValueError(f"none of the faults kills a {victim!r}; one can be a {', a '.join(KILLS)}")
         if self.sink not in SINKS:
             raise ValueError(f"no sink is called {self.sink!r}; there are {', '.join(SINKS)}")
         for name, value, least in (
@@ -50,3 +60,9 @@ class ChaosPlan:
     def of(self, kinds: dict[str, str]) -> tuple[str, ...]:
         """Return those of the plan's kinds that are among these."""
         return tuple(kind for kind in self.kinds if kind in kinds)
+
+    def is_done(self, seconds: float, strikes: Iterable[Strike]) -> bool:
+        """Tell whether it has lasted long enough and killed enough."""
+        struck = [strike.kind for strike in strikes if strike.ended is not None]
+        enough = all(sum(kind in KILLS[each] for kind in struck) >= least for each, least in self.least.items())
+        return enough and seconds >= self.minutes * 60

@@ -1,0 +1,69 @@
+"""A broker whose disk fills up under a running query: a process of its own, in a mount namespace of its own.
+
+Prints the verdict before and after there was room again, and what the query said in between.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from labs.equipment import Broker, create_topic, spark_session
+from labs.evidence.audit import audit
+from labs.evidence.expected import count_by_window
+from labs.evidence.reader import read_results
+from labs.pipeline import ExactlyOnceKafkaSink, close_windows, count_ips, read_source, replay, start_query
+from labs.pipeline.generate import classroom
+from labs.pipeline.query_failure import why
+
+SIZE = 160 << 20  # bytes: a broker asks for 100 MB before it starts
+
+
+def main(place: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", place], check=True)
+    accesses, spark = list(classroom(windows=8)), spark_session()
+    with Broker(directory=place / "kafka") as broker:
+        servers = broker.bootstrap_servers
+        source, results = create_topic(servers, "source", 1), create_topic(servers, "results", 1)
+        close_windows(replay(accesses, servers, source).last_time_ms, servers, source)
+        expected = count_by_window(accesses)
+
+        def run(disturb=lambda batch_id: None) -> str:
+            sink = ExactlyOnceKafkaSink("disk", results, bootstrap_servers=servers, transaction_timeout_ms=10_000)
+
+            def disturbed(rows, batch_id):
+                disturb(batch_id)
+                sink(rows, batch_id)
+
+            query = start_query(
+                count_ips(read_source(spark, servers, source, records_per_batch=80)), disturbed, place.parent / "state"
+            )
+            try:
+                query.awaitTermination()
+            except Exception as error:
+                return why(error)
+            return "no failure"
+
+        def fill(batch_id: int) -> None:
+            if batch_id == 5:
+                with (place / "ballast").open("wb", buffering=0) as ballast:
+                    while True:
+                        try:
+                            ballast.write(bytes(1 << 12))
+                        except OSError:
+                            return
+
+        print("said:", run(fill))
+        print("broker runs:", broker.running)
+        (place / "ballast").unlink()
+        broker.start()
+        print("then:", audit(expected, read_results(servers, results)).verdict)
+        said = [run()]
+        while said[-1] != "no failure" and len(said) < 3:  # the broker may still be busy with its log
+            said.append(run())
+        print("at last:", audit(expected, read_results(servers, results)).verdict)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
