@@ -21,14 +21,14 @@ The lessons and `python -m labs count` use it instead of one of their own when i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=_port, metavar="N", help="port of the (first) node; default: a free one")
+    parser.add_argument("--port", type=port, metavar="N", help="port of the (first) node; default: a free one")
     parser.add_argument(
         "--directory", type=Path, metavar="DIR", help="where the data stays; default: a temporary directory"
     )
     parser.add_argument("--nodes", type=int, metavar="N", default=1, help="number of nodes; default: 1")
 
 
-def _port(text: str) -> int:
+def port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65_535:
         raise argparse.ArgumentTypeError(f"{text} is not a port: a port is a number from 1 to 65535")
     return int(text)
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.equipment.node import BrokerError
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     directory = arguments.directory and arguments.directory.expanduser()
     try:
@@ -63,5 +63,5 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
 
 
-def _interrupt(number: int, _) -> None:
+def interrupt(number: int, _) -> None:
     raise KeyboardInterrupt

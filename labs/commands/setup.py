@@ -8,13 +8,18 @@ from rich.console import Console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    pass
+    parser.add_argument(
+        "--print-connector", action="store_true", help="print the connector's jars, as spark-submit --jars takes them"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from labs.equipment.jars import broker_jars, connector_jars
     from labs.equipment.java import find_java
 
+    if arguments.print_connector:
+        print(",".join(jar.as_uri() for jar in connector_jars()))
+        return 0
     console = Console(stderr=True)
     java = find_java()
     console.print(f"Java {java.version} ({java.origin})")

@@ -183,7 +183,7 @@ class Broker:
 class ExternalBroker:
     """A Kafka that somebody else runs: it can be used, and neither stopped nor killed."""
 
-    external, running, replication = True, True, 1
+    external, running, replication = True, True, -1  # -1: its default
 
     def __init__(self, bootstrap_servers: str):
         self.bootstrap_servers = bootstrap_servers

@@ -11,7 +11,7 @@ from pathlib import Path
 
 WATCH = """
 while read -r pid; do last=$pid; done
-[ -z "$last" ] || kill -9 "$last" 2>/dev/null
+[ -z "$last" ] || kill -s KILL -- "$2$last" 2>/dev/null
 [ -z "$1" ] || { sleep 1; rm -rf "$1"; }
 """
 # The child names itself before it becomes the command, so it is never off the leash, not for a millisecond.
@@ -21,12 +21,13 @@ JOIN = 'echo $$ >&0; exec "$@" </dev/null'
 class Leash:
     """Kills the child and deletes directory `leftovers` if the current process ends before `release()`.
 
-    The child is process `pid`, or the one that `start` started last.
+    The child is process `pid`, or the one that `start` started last. With `group`, the whole process group that
+    the child leads is killed: its own children too.
     """
 
-    def __init__(self, pid: int | None = None, leftovers: Path | None = None):
+    def __init__(self, pid: int | None = None, leftovers: Path | None = None, group: bool = False):
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "leash", str(leftovers or "")],
+            ["/bin/sh", "-c", WATCH, "leash", str(leftovers or ""), "-" if group else ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

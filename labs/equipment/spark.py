@@ -6,12 +6,15 @@ import atexit
 import contextlib
 import functools
 import os
+import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from labs.equipment.jars import connector_jars
@@ -28,27 +31,46 @@ class SparkError(RuntimeError):
 def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **settings: str) -> SparkSession:
     """Return the lab's session; a second call returns the same one.
 
-    SPARK_MASTER names a cluster to run on instead of this machine. `quick_start` halves the JVM's start and
-    makes long runs slower: off for benchmarks. `settings` are Spark settings with `_` for `.`.
-    Spark's own log goes to the file `spark_log()`. Raises SparkError.
+    SPARK_MASTER names a cluster to run on instead of this machine: spark://host:port, `local-cluster[2,1,1024]`,
+    yarn, k8s://… Under spark-submit, what it was told (--master, --conf, --jars, …) goes before everything here.
+    `quick_start` halves the JVM's start and makes long runs slower: off for benchmarks. `settings` are Spark
+    settings with `_` for `.`. Spark's own log goes to the file `spark_log()`. Raises SparkError.
     """
     running = SparkSession.getActiveSession()
     if running:
         return running
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # another Spark's jars would not fit the connector
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if _on_this_machine():
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(app).master(os.environ.get("SPARK_MASTER", LOCAL_MASTER))
-    for key, value in {**_settings(quick_start), **_dotted(settings)}.items():
-        builder = builder.config(key, value)
+    submitted = _submitted()
+    wanted = {"spark.app.name": app, "spark.master": os.environ.get("SPARK_MASTER") or LOCAL_MASTER}
+    master = (wanted | submitted)["spark.master"]
+    here = on_this_machine(master)
+    wanted |= _settings(here)
+    if not submitted:
+        _prepare_environment(master, here)
+        wanted |= _settings_at_launch(quick_start)
+    builder = SparkSession.builder
+    for key, value in (wanted | _dotted(settings)).items():
+        if key not in submitted:
+            builder = builder.config(key, value)
     try:
         with _standard_error_to(spark_log()):
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
     except Exception as error:
         lines = spark_log().read_text(errors="replace").splitlines()[-15:]
         raise SparkError("\n  ".join([f"Spark did not start. Last lines of {spark_log()}:", *lines])) from error
+    if master.startswith("local-cluster"):
+        atexit.register(_stop, session)
+    return session
+
+
+def on_this_machine(master: str) -> bool:
+    """Tell whether Spark's executors run on this machine, from the master's address."""
+    return re.match(r"local\b|spark://(127\.0\.0\.1|localhost)[:,]", master) is not None
+
+
+def _stop(session: SparkSession) -> None:
+    # Left to the end of the JVM, a local-cluster starts executors anew for those that end, twenty times over.
+    with contextlib.suppress(Exception):  # the JVM may be gone already
+        session.stop()
 
 
 @functools.cache
@@ -60,12 +82,48 @@ def spark_log() -> Path:
     return Path(name)
 
 
-def _settings(quick_start: bool) -> dict[str, str]:
+def _submitted() -> dict[str, str]:
+    """Return the settings that spark-submit was given; nothing in a process that spark-submit did not start."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()  # connects to spark-submit's JVM, whose properties they are
+    return dict(SparkConf().getAll())
+
+
+def _prepare_environment(master: str, here: bool) -> None:
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["SPARK_HOME"] = str(_spark_home(master))  # another Spark's jars would not fit the connector
+    if here:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _spark_home(master: str) -> Path:
+    shipped = Path(pyspark.__file__).parent
+    if not master.startswith("local-cluster"):
+        return shipped
+    # Its executors work in SPARK_HOME/work, with a copy of every jar, and nobody cleans up there.
+    home = Path(tempfile.mkdtemp(prefix="labs-spark-home-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for each in shipped.iterdir():
+        if each.name != "work":
+            (home / each.name).symlink_to(each)
+    return home
+
+
+def _settings_at_launch(quick_start: bool) -> dict[str, str]:
+    """Return what the driver's JVM must know when it starts; under spark-submit it has started."""
     options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", *(QUICK_START if quick_start else ())]
-    settings = {
+    return {
         "spark.driver.extraJavaOptions": " ".join(options),
         "spark.driver.memory": "2g",
         "spark.jars": ",".join(jar.as_uri() for jar in connector_jars()),
+    }
+
+
+def _settings(here: bool) -> dict[str, str]:
+    settings = {
+        "spark.executor.memory": "1g",
         "spark.sql.session.timeZone": "UTC",
         # Two state stores instead of 200: on one machine that is three times faster.
         "spark.sql.shuffle.partitions": "2",
@@ -73,13 +131,9 @@ def _settings(quick_start: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    if _on_this_machine():
+    if here:
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings
-
-
-def _on_this_machine() -> bool:
-    return os.environ.get("SPARK_MASTER", LOCAL_MASTER).startswith("local")
 
 
 def _dotted(settings: dict[str, str]) -> dict[str, str]:

@@ -44,11 +44,11 @@ def _open(client: type[Client], bootstrap_servers: str) -> Client:
         ) from error
 
 
-def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replication: int = 1, **settings: str) -> str:
+def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replication: int = -1, **settings: str) -> str:
     """Create a topic unless it exists, wait until it can be used, and return its name.
 
-    `settings` are topic settings with `_` for `.`, such as `retention_ms="1000"`. Raises KafkaUnreachable and
-    TopicRefused.
+    A `replication` of -1 is what the cluster has as its default. `settings` are topic settings with `_` for `.`,
+    such as `retention_ms="1000"`. Raises KafkaUnreachable and TopicRefused.
     """
     configs = {key.replace("_", "."): value for key, value in settings.items()}
     with admin(bootstrap_servers) as client:

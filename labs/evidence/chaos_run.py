@@ -119,22 +119,25 @@ def run_chaos(
         )
         kills = [strike.began for strike in journal.strikes if strike.kind in KILLS["driver"]]
         arrivals = [moment - journal.started for moment in watcher.arrivals]
-    if verdict.valid:
-        for kept in ("kafka", "checkpoint"):
-            shutil.rmtree(directory / kept, ignore_errors=True)
+    for left in ("tmp",) if not verdict.valid else ("tmp", "kafka", "checkpoint"):
+        shutil.rmtree(directory / left, ignore_errors=True)
     return ChaosReport(plan, verdict, journal.strikes, samples, recoveries(kills, arrivals), traffic.records, directory)
 
 
 def job_options(plan: ChaosPlan, servers: str, directory: Path) -> dict[str, object]:
     """Return how the job is to be run, as options of JobProcess."""
-    executors = {"environment": {"SPARK_MASTER": f"local-cluster[{plan.executors},1,1024]"}} if plan.executors else {}
+    temporary = directory / "tmp"  # a killed driver cannot tidy up what it left there
+    temporary.mkdir()
+    environment = {"TMPDIR": str(temporary)}
+    if plan.executors:
+        environment["SPARK_MASTER"] = f"local-cluster[{plan.executors},1,1024]"
     return {
+        "environment": environment,
         "bootstrap_servers": servers,
         "checkpoint": directory / "checkpoint",
         "sink": plan.sink,
         "trigger": TRIGGER,
         "transaction_timeout_ms": int(plan.transaction_timeout * 1000),
-        **executors,
     }
 
 

@@ -1,0 +1,147 @@
+"""One process of a standalone Spark cluster, a master or a worker, as a child of this process.
+
+It leads a process group, to which the executors that a worker starts belong: one signal ends them all, and
+none outlives this process, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from labs.equipment.eventually import eventually
+from labs.equipment.java import find_java
+from labs.equipment.leash import Leash
+from labs.equipment.node import LOG4J, QUICK_START
+from labs.equipment.ports import PortTaken
+
+SPARK_HOME = Path(pyspark.__file__).parent
+OPTIONS = (
+    f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
+    "-Dlabs.log.level=info",
+    "-Dspark.master.rest.enabled=false",
+    "-Dspark.port.maxRetries=0",  # a master on another port than was asked for would never be found
+    "-Dspark.deploy.maxExecutorRetries=-1",  # an executor that was killed is replaced, every time
+    *QUICK_START,
+)
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+class ClusterError(RuntimeError):
+    """A Spark cluster could not be started, or was asked for something that it cannot do."""
+
+
+class Daemon:
+    """A Spark daemon: `class_name` with `arguments`, run in `directory`; `temporary` is deleted if we die.
+
+    It is ready when its log says `ready`.
+    """
+
+    def __init__(self, name: str, class_name: str, arguments: list[str], ready: str, directory: Path, temporary: Path):
+        self.name, self._ready = name, ready
+        self.directory, self.log_file = directory, directory / f"{name}.log"
+        self._leash = Leash(leftovers=temporary, group=True)
+        try:
+            with self.log_file.open("ab") as log:
+                self._process = self._leash.start(
+                    [str(SPARK_HOME / "bin" / "spark-class"), class_name, *arguments],
+                    cwd=directory,
+                    env=_environment(directory),
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._leash.release()
+            raise
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the process exists, else None."""
+        if self._process.poll() is None:
+            return self._process.pid
+        if not self.executor_pids():
+            self._leash.release()
+        return None
+
+    def wait_ready(self, timeout: float = 60) -> None:
+        """Wait until the log says that it is ready. Raises ClusterError with the log's last lines."""
+        deadline = time.monotonic() + timeout
+        while self._ready not in self._log():
+            if self.pid is None:
+                kind = PortTaken if "Address already in use" in self._log() else ClusterError
+                raise kind(f"the {self.name} of Spark ended while starting.\n{self.last_lines()}")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the {self.name} of Spark was not ready within {timeout:g} s.\n{self.last_lines()}")
+            time.sleep(0.02)
+
+    def executor_pids(self) -> list[int]:
+        """Return the ids of this worker's executor processes that run now, in the order in which they started."""
+        return [executor.pid for executor in self._executors()]
+
+    def _executors(self) -> list[psutil.Process]:
+        # By group: an executor whose worker was killed is nobody's child, and runs until it notices.
+        group = [process for process in psutil.process_iter() if _leader(process) == self._process.pid]
+        return sorted(filter(_is_executor, group), key=_start_time)
+
+    def kill(self) -> None:
+        """SIGKILL the process and all that it started, and wait until they are gone."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for executor in self._executors():  # orphans, or just started
+            with contextlib.suppress(psutil.NoSuchProcess):
+                executor.kill()
+        eventually(lambda: not self._executors())
+        self._leash.release()
+
+    def last_lines(self, count: int = 15) -> str:
+        """Return the end of what the process logged, less the routine, for an error message."""
+        lines = self._log().splitlines()
+        telling = [line for line in lines if not re.match(r"\t|\S+ INFO ", line)] or lines
+        return "\n".join([f"Last lines of {self.log_file}:", *(f"  {line}" for line in telling[-count:])])
+
+    def _log(self) -> str:
+        with contextlib.suppress(OSError):
+            return self.log_file.read_text(errors="replace")
+        return ""
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    # What a user has set for a Spark of his own (SPARK_WORKER_CORES, SPARK_CONF_DIR, …) is not meant for this one.
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
+    return inherited | {
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_CONF_DIR": str(directory),
+        "SPARK_LOCAL_DIRS": str(directory),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(OPTIONS),
+        "LC_ALL": "C.UTF-8",  # a JVM cannot enter café/ in the C locale
+    }
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return EXECUTOR in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _leader(process: psutil.Process) -> int:
+    with contextlib.suppress(OSError):
+        return os.getpgid(process.pid)
+    return 0
+
+
+def _start_time(process: psutil.Process) -> float:
+    with contextlib.suppress(psutil.Error):
+        return process.create_time()
+    return 0.0

@@ -1,0 +1,72 @@
+"""The spark-submit line of the page "Outgrowing one machine" is run as it stands there, with other addresses."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from labs.equipment import Broker, SparkCluster, create_topic
+from labs.equipment.java import find_java
+from labs.evidence.audit import audit
+from labs.evidence.expected import count_by_window
+from labs.evidence.reader import read_results
+from labs.pipeline import close_windows, replay
+from labs.pipeline.at_least_once import SINK_TOPIC
+from labs.pipeline.generate import classroom
+from labs.pipeline.source import SOURCE_TOPIC
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT.joinpath("docs", "outgrowing-one-machine.md").read_text()
+
+
+def submit_line() -> str:
+    [line] = re.findall(r"```sh\n(.*?spark-submit.*?)```", PAGE, re.DOTALL)
+    return line
+
+
+def replaced(line: str, addresses: dict[str, str]) -> str:
+    """Replace each address, which must be there, and nothing else."""
+    for theirs, ours in addresses.items():
+        assert line.count(theirs) == 1, theirs
+        line = line.replace(theirs, ours)
+    return line
+
+
+@pytest.mark.timeout(600)
+def test_submit_line_counts_exactly_once_on_a_standalone_cluster_with_rocksdb(tmp_path):
+    checkpoint, accesses = tmp_path / "checkpoint", list(classroom(windows=6, clients=8))
+    with Broker() as kafka, SparkCluster() as cluster:
+        servers = kafka.bootstrap_servers
+        for topic in (SOURCE_TOPIC, SINK_TOPIC):
+            create_topic(servers, topic)
+        close_windows(replay(accesses, servers).last_time_ms, servers)
+        line = replaced(
+            submit_line(),
+            {
+                "spark://spark-master:7077": cluster.master,
+                "kafka-0:9092,kafka-1:9092,kafka-2:9092": servers,
+                "hdfs://namenode:8020/checkpoints/ip-count-eu": checkpoint.as_uri(),
+            },
+        ).replace(".venv/bin", os.path.relpath(Path(sys.executable).parent, ROOT))
+        environment = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_MASTER": "local[1]"}
+        environment.pop("SPARK_HOME", None)
+        ran = subprocess.run(
+            ["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
+        # What spark-submit was told went before SPARK_MASTER and before the lab's own settings.
+        assert "Registering app ip-count-eu" in cluster.daemons[0].log_file.read_text()
+        assert {each.name for each in (checkpoint / "state" / "0").iterdir()} >= {"0", "1", "2", "3"}
+        assert list((checkpoint / "state" / "0" / "0").glob("*.changelog")), "RocksDB kept no changelog"
+        verdict = audit(count_by_window(accesses), read_results(servers))
+    assert verdict.valid, verdict
+
+
+def test_page_names_the_versions_that_are_pinned():
+    assert set(re.findall(r"_2\.13:([\d.]+)", PAGE)) == {pyspark.__version__}
