@@ -27,6 +27,7 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 CONFIG = "server.properties"
 CONTROLLER_CONFIG = "controller.properties"
 CLEAN_ENDS = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+CONTROLLER_ATTEMPTS = 5
 RUNNING = "running"  # a file that only a clean end removes
 # C1 only: starts in half the time. A benchmark turns it off, since a long run is slower with it.
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
@@ -203,16 +204,43 @@ class Node:
             "broker.heartbeat.interval.ms": "100",
         }
         _write_properties(self.directory / CONTROLLER_CONFIG, properties)
-        self._log_start = log.tell()
-        controller = self._start(leash, "kafka.Kafka", CONTROLLER_CONFIG, stdout=log, stderr=log)
-        deadline = time.monotonic() + 5  # it may have died fenced, and then there is nothing to wait for
-        while controller.poll() is None and time.monotonic() < deadline:
-            if "fenced=1," in self._log().rpartition("Becoming the active controller")[2]:
-                time.sleep(0.5)  # the record of it is written with some delay, and a shutdown would drop it
-                break
-            time.sleep(0.02)
-        controller.terminate()
-        controller.wait(30)
+        for _ in range(CONTROLLER_ATTEMPTS):
+            self._log_start = log.tell()
+            controller = self._start(leash, "kafka.Kafka", CONTROLLER_CONFIG, stdout=log, stderr=log)
+            fenced = self._sees_it_fenced(controller)
+            controller.terminate()
+            controller.wait(30)
+            if fenced:
+                return
+        raise BrokerError(
+            f"the broker was killed, and its controller, which must note that first, ended {CONTROLLER_ATTEMPTS} times "
+            f"before it had; start again.\n{self.last_lines()}"
+        )
+
+    def _sees_it_fenced(self, controller: subprocess.Popen) -> bool:
+        """Wait until the controller has fenced the broker, or finds that it was; False if it ended before that."""
+
+        def log_since_active() -> str:
+            _, active, since = self._log().rpartition("Becoming the active controller")
+            return active and active + since
+
+        def ended() -> (
+            bool
+        ):  # Kafka 4.3.1's controller may die of a race in its start (MetadataLoader#installPublishers)
+            return controller.poll() is not None
+
+        eventually(lambda: ended() or log_since_active(), timeout=60)
+        with contextlib.suppress(TimeoutError):  # it may have died fenced, and then there is nothing to wait for
+            eventually(lambda: ended() or "fenced=1," in log_since_active(), timeout=5)
+        # The record of it is written with some delay, and a shutdown would drop it.
+        size = self._metadata_size()
+        with contextlib.suppress(TimeoutError):
+            eventually(lambda: ended() or self._metadata_size() > size, timeout=2)
+        time.sleep(0.3)
+        return not ended()
+
+    def _metadata_size(self) -> int:
+        return sum(file.stat().st_size for file in (self.directory / "data" / "__cluster_metadata-0").glob("*.log"))
 
     def _start(self, leash: Leash, main: str, *arguments: str, **options) -> subprocess.Popen:
         command = [
