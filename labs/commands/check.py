@@ -1,0 +1,71 @@
+"""Judge your solution of an exercise: your code, our crashes, the auditor's verdict.
+
+Exit code 0: passed. 1: failed. 2: unknown (there was nothing to judge, or no way to), or a wrong command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+EXAMPLES = """examples:
+  python -m labs check --list
+  python -m labs check commit_order                      the exercise's notebook, as it was saved
+  python -m labs check commit_order mine.py              a file (.py or .ipynb)
+  python -m labs check commit_order mine.py --junit report.xml
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("exercise", nargs="?", help="its name; --list shows them")
+    parser.add_argument("file", nargs="?", help="your solution (default: the exercise's notebook)")
+    parser.add_argument("--list", action="store_true", help="list the exercises")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML")
+    parser.add_argument("--fail-fast", action="store_true", help="stop at the first scenario that does not pass")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from labs.exercises import EXERCISES
+    from labs.exercises.checker import UnknownExercise, check, find_exercise
+    from labs.exercises.source_code import NoSource
+
+    if arguments.list:
+        for name in EXERCISES:
+            print(f"{name:<21} {find_exercise(name).task}")
+        return 0
+    if not arguments.exercise:
+        return _usage("name an exercise; `python -m labs check --list` shows them")
+    console = Console(stderr=True)
+    try:
+        with console.status("starting Kafka") as status:
+            report = check(
+                arguments.exercise,
+                arguments.file,
+                fail_fast=arguments.fail_fast,
+                starting=lambda scenario: status.update(f"{scenario} …"),
+            )
+    except (UnknownExercise, NoSource) as error:
+        return _usage(str(error))
+    except Exception as error:  # whatever is wrong with the bench is not the student's fault: never exit code 1
+        if os.environ.get("LABS_TRACEBACK"):
+            raise
+        return _usage(f"could not judge: {type(error).__name__}: {error}")
+    if arguments.junit:
+        arguments.junit.write_text(report.as_junit())
+    if arguments.json:
+        json.dump(report.as_dict(), sys.stdout, indent=2)
+        print()
+    else:
+        report.show(Console(highlight=False))
+    return report.exit_code
+
+
+def _usage(message: str) -> int:
+    print(f"python -m labs check: {message}", file=sys.stderr)
+    return 2

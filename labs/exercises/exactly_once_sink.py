@@ -1,0 +1,80 @@
+"""Exercise 5: the foreachBatch sink with a marker.
+
+    def publish(rows, batch_id, kafka): ...
+
+Spark calls it for each micro-batch; `rows` has the column `value`. After a crash Spark repeats the batch in flight
+under the same batch_id. Each row must be in `kafka.topic` exactly once for a read_committed reader.
+
+`kafka.new_producer()` returns a transactional producer with an epoch of its own: begin_transaction(),
+produce(topic, value), commit_transaction(). `kafka.last_batch()` returns the batch that was marked last, or -1.
+`kafka.mark(batch_id)` marks a batch as done, at once; `kafka.mark(batch_id, producer)` does so within the producer's
+open transaction.
+"""
+
+from __future__ import annotations
+
+from labs.evidence.expected import count_by_window
+from labs.exercises.scenario import Exercise
+from labs.exercises.spark_rounds import Round, spark_scenarios
+from labs.exercises.student_process import Limits
+from labs.pipeline.generate import classroom
+
+PER_WINDOW = 12
+
+
+def _round(*faults: tuple[str, int, str]) -> Round:
+    """Six windows of 4 IPs, a batch for each, and a request 10 s later; batches 2 to 7 publish a window each."""
+    accesses = list(classroom(windows=6, clients=4, per_window=3))
+    expected = count_by_window(accesses)
+    return Round([*accesses, (accesses[-1][0] + 15_000, "-")], expected, PER_WINDOW, faults)
+
+
+def _raise(point: str, *batches: int) -> Round:
+    return _round(*((point, batch, "raise") for batch in batches))
+
+
+EXERCISE = Exercise(
+    name="exactly_once_sink",
+    task="The foreachBatch sink with a marker.",
+    entry="labs.exercises.spark_calls:with_sink",
+    scenarios=spark_scenarios(
+        "publish",
+        [
+            ("no crash", "Runs to the end of the log.", _round()),
+            (
+                "crash before commit",
+                "The query fails when batches 2 and 4 are about to commit, and is restarted.",
+                _raise("before producer.commit_transaction", 2, 4),
+            ),
+            (
+                "crash after commit",
+                "The query fails directly after batches 3 and 5 committed, and is restarted.",
+                _raise("after producer.commit_transaction", 3, 5),
+            ),
+            (
+                "crash after the mark",
+                "The query fails directly after batches 2 and 4 were marked, and is restarted.",
+                _raise("after kafka.mark", 2, 4),
+            ),
+            (
+                "killed after publish",
+                "SIGKILL of Spark when your function is done with batch 4, and Spark has not noted it.",
+                _round(("after publish", 4, "kill")),
+            ),
+        ],
+    ),
+    hints={
+        "doubled": "A batch was committed, and its repetition was too. Spark repeats it under the same batch_id: what "
+        "could the repetition look at to recognise it? And can a crash come between the rows and that?",
+        "doubled/no crash": "Nothing crashed, and rows are there twice: how often does each row reach produce()?",
+        "lost": "A batch was marked, and its rows were not committed, so the repetition was left out. The mark must be "
+        "visible together with the rows, not before: kafka.mark(batch_id, producer).",
+        "lost/no crash": "Nothing crashed, and rows are missing: is each transaction committed? Is a batch taken for "
+        "done that is not?",
+        "crashed": "If it is Spark's state that is missing: a batch that is left out must still be executed, to "
+        "nowhere: rows.write.format('noop').mode('overwrite').save(). Executing it is what moves Spark's state on.",
+        "nothing done": "Begin with a producer: kafka.new_producer().",
+        "hung": "Was a transaction begun and left open? The next one waits for it.",
+    },
+    limits=Limits(seconds=60, memory=5_000),
+)

@@ -1,0 +1,86 @@
+"""Exercise 2: deduplicate what comes from an at-least-once topic, across restarts.
+
+    def consume(consumer, database): ...
+
+The topic holds 20 results, many of them twice or three times: right behind each other, a batch later, and long
+after. Each record is `{"window_start": …, "ip": …, "count": …}`; window_start and ip say which result it is. Each
+must be in the table `results` exactly once, wherever the consumer was killed.
+
+`consumer` has poll() and commit() as in exercise 1. `database` is a sqlite3 connection with the table
+`results (window_start, ip, count)`; you may make tables and indexes of your own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from labs.evidence.audit import Result
+from labs.exercises.kafka_trial import KafkaTrial, as_json, read_table, results_of_a_log
+from labs.exercises.rounds import killed, undisturbed
+from labs.exercises.scenario import Exercise, Lab, Scenario
+
+
+def with_repetitions(results: list, batch: int = 5) -> list:
+    """Return what an at-least-once sink makes of four batches: repeated after crashes, one result long after.
+
+    Most results of the first batch come once only, so that a later repetition does not make up for their loss.
+    """
+    batches = [results[n : n + batch] for n in range(0, len(results), batch)]
+    first, second, third, fourth = batches
+    return [*first, *second, *second, second[0], second[0], *third, *second, *third, *fourth, first[0]]
+
+
+class Deduplicated(KafkaTrial):
+    """38 records which hold 20 results; the database outlives the consumer."""
+
+    def __init__(self, lab: Lab):
+        expected = results_of_a_log()
+        stream = with_repetitions(list(expected.items()))
+        super().__init__(lab, [as_json(*each) for each in stream], expected, [key for key, _ in stream])
+        self.database = self.directory / "results.db"
+        with closing(sqlite3.connect(self.database)) as connection:
+            connection.execute("CREATE TABLE results (window_start INTEGER, ip TEXT, count INTEGER)")
+            connection.commit()
+
+    def tools(self) -> dict:
+        return {**super().tools(), "database": str(self.database)}
+
+    def results(self) -> list[Result]:
+        return read_table(self.database, "results")
+
+
+def _killed(where: str, point: str, done: str) -> Scenario:
+    judge = killed(Deduplicated, "consume", point, instead="after consumer.poll")
+    return Scenario(f"killed {where}", f"SIGKILL {done}, three times.", judge)
+
+
+EXERCISE = Exercise(
+    name="idempotent_consumer",
+    task="Deduplicate downstream of an at-least-once topic, across restarts.",
+    entry="labs.exercises.calls:with_database",
+    scenarios=(
+        Scenario(
+            "no crash",
+            "Runs to the end of the topic, and is then started once more.",
+            undisturbed(Deduplicated, "consume"),
+            smoke=True,
+        ),
+        _killed("before database commit", "before database.commit", "when the database is about to commit"),
+        _killed("after database commit", "after database.commit", "directly after the database committed"),
+        _killed("before offset commit", "before consumer.commit", "when the offset is about to be committed"),
+        _killed("after offset commit", "after consumer.commit", "directly after the offset was committed"),
+        _killed("after a statement", "after database.execute", "directly after a database.execute"),
+    ),
+    hints={
+        "doubled": "A result was written although an earlier run had written it. What does a restarted process still "
+        "know? Only what is in the database. Can the database itself refuse the second one?",
+        "doubled/no crash": "Nothing crashed, and a repetition came through. Repetitions need not follow each other: "
+        "compare with everything that was ever written, not with the last record.",
+        "lost": "A result is missing although its record was read. Either its offset was committed before the "
+        "database was, or something noted it as seen in another transaction than the one that wrote it.",
+        "lost/no crash": "Nothing crashed, and results are missing: which two results did you take for the same? It "
+        "takes window_start and ip to name one. Or did nobody commit the database?",
+        "wrong": "The table holds something that is not in the topic. Write window_start, ip and count as they are.",
+    },
+)

@@ -1,0 +1,90 @@
+"""Exercise 3: results and offsets in one SQLite transaction.
+
+    def consume(consumer, database): ...
+
+The topic holds the lines of an access log, `epoch_millis,ip`, in whole seconds: two equal lines are two requests,
+so nothing in a record tells a repetition from a new request. Count the requests per 5-second window and IP into the
+table `counts`, each request exactly once, wherever the consumer was killed.
+
+`consumer` has poll(), commit() and seek(offset), which makes the record at that offset the next one. `database`
+is a sqlite3 connection with the tables
+`counts (window_start, ip, count, PRIMARY KEY (window_start, ip))` and `position (next_offset)`, both empty at first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from labs.evidence.audit import Result
+from labs.evidence.expected import WINDOW_MS, count_by_window
+from labs.evidence.history import Key
+from labs.exercises.kafka_trial import KafkaTrial, read_table
+from labs.exercises.rounds import killed, undisturbed
+from labs.exercises.scenario import Exercise, Lab, Scenario
+from labs.pipeline.generate import classroom
+
+
+def requests() -> list[Key]:
+    """Return 36 accesses (epoch millis, IP) in whole seconds, some of them equal."""
+    return [(time_ms - time_ms % 1000, ip) for time_ms, ip in classroom(windows=3, clients=3, per_window=4)]
+
+
+class Counted(KafkaTrial):
+    """36 requests, to be counted in a database that outlives the consumer."""
+
+    def __init__(self, lab: Lab):
+        accesses = requests()
+        values = [f"{time_ms},{ip}".encode() for time_ms, ip in accesses]
+        keys = [(time_ms - time_ms % WINDOW_MS, ip) for time_ms, ip in accesses]
+        super().__init__(lab, values, count_by_window(accesses), keys)
+        self.database = self.directory / "counts.db"
+        with closing(sqlite3.connect(self.database)) as connection:
+            connection.executescript(
+                "CREATE TABLE counts (window_start INTEGER, ip TEXT, count INTEGER, PRIMARY KEY (window_start, ip));"
+                "CREATE TABLE position (next_offset INTEGER);"
+            )
+
+    def tools(self) -> dict:
+        return {**super().tools(), "database": str(self.database)}
+
+    def results(self) -> list[Result]:
+        return read_table(self.database, "counts")
+
+    def records_of(self, key: Key) -> list[int]:
+        return []  # a count does not say which of its requests is missing: show what happened around the kills
+
+
+def _killed(where: str, point: str, done: str) -> Scenario:
+    judge = killed(Counted, "consume", point, instead="after consumer.poll")
+    return Scenario(f"killed {where}", f"SIGKILL {done}, three times.", judge)
+
+
+EXERCISE = Exercise(
+    name="one_transaction",
+    task="Results and offsets into one SQLite transaction.",
+    entry="labs.exercises.calls:with_database",
+    scenarios=(
+        Scenario(
+            "no crash",
+            "Runs to the end of the topic, and is then started once more.",
+            undisturbed(Counted, "consume"),
+            smoke=True,
+        ),
+        _killed("before database commit", "before database.commit", "when the database is about to commit"),
+        _killed("after database commit", "after database.commit", "directly after the database committed"),
+        _killed("after a statement", "after database.execute", "directly after a database.execute"),
+        _killed("before a record", "after consumer.poll", "when a record was polled and nothing done with it"),
+    ),
+    hints={
+        "doubled": "Requests were counted twice: the count was durable, and the position behind it was not. Look for "
+        "the kill between the two. One transaction has no between.",
+        "doubled/no crash": "Nothing crashed, but the second start counted records again. Where does it begin, and "
+        "which offset is the *next* one: that of the last record, or one more?",
+        "lost": "Requests were never counted: the position was durable before their count was. Put both into the same "
+        "transaction, and commit once.",
+        "lost/no crash": "Nothing crashed, and counts are too small. Two equal lines are two requests: did you take "
+        "the second for a repetition? Or did nobody commit?",
+        "wrong": "There is a count for a window and IP without requests. A window starts at time - time % 5000.",
+    },
+)

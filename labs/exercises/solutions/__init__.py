@@ -1,0 +1,1 @@
+"""One solution per exercise, with the reasoning. Try first: reading is not knowing."""

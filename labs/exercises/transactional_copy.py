@@ -1,0 +1,75 @@
+"""Exercise 4: consume, transform, produce, exactly once, with send_offsets_to_transaction.
+
+    def copy(consumer, producer, topic): ...
+
+The source holds 12 results as `window_start,ip,count`. Each must come to `topic` as the JSON object
+`{"window_start": …, "ip": …, "count": …}`, exactly once for a read_committed reader, wherever the process was killed.
+
+`consumer` and `producer` are confluent_kafka's, with all their methods. The producer has its transactional id, and
+nobody has called init_transactions() yet. consumer.poll() returns None at the end of the topic.
+"""
+
+from __future__ import annotations
+
+from labs.evidence.audit import Result
+from labs.exercises.kafka_trial import KafkaTrial, results_of_a_log
+from labs.exercises.rounds import killed, undisturbed
+from labs.exercises.scenario import Exercise, Lab, Scenario
+from labs.exercises.student_process import Limits
+
+
+class Copied(KafkaTrial):
+    """12 lines, to be copied into a topic that outlives the process, as do the group and its offsets."""
+
+    def __init__(self, lab: Lab):
+        from labs.equipment.topics import create_topic
+
+        expected = results_of_a_log(windows=3, clients=4)
+        lines = [f"{window},{ip},{count}".encode() for (window, ip), count in expected.items()]
+        super().__init__(lab, lines, expected, list(expected))
+        self.target = create_topic(lab.servers, f"{self.group}-copy", partitions=1)
+
+    def tools(self) -> dict:
+        return {**super().tools(), "target": self.target, "transactional_id": self.group}
+
+    def results(self) -> list[Result]:
+        from labs.evidence.reader import read_results
+
+        return read_results(self.servers, self.target)
+
+
+def _killed(where: str, point: str, done: str) -> Scenario:
+    judge = killed(Copied, "copy", point, instead="after consumer.poll")
+    return Scenario(f"killed {where}", f"SIGKILL {done}, three times.", judge)
+
+
+EXERCISE = Exercise(
+    name="transactional_copy",
+    task="Consume, transform, produce, with send_offsets_to_transaction.",
+    entry="labs.exercises.calls:with_producer",
+    scenarios=(
+        Scenario(
+            "no crash",
+            "Runs to the end of the topic, and is then started once more.",
+            undisturbed(Copied, "copy"),
+            smoke=True,
+        ),
+        _killed("after produce", "after producer.produce", "directly after a producer.produce"),
+        _killed("before commit", "before producer.commit_transaction", "when the transaction is about to be committed"),
+        _killed("after commit", "after producer.commit_transaction", "directly after a transaction was committed"),
+    ),
+    hints={
+        "doubled": "Results were committed, and the offsets behind them were not, so a restart read the records again. "
+        "Offsets can be part of the same transaction: send_offsets_to_transaction, before commit_transaction.",
+        "doubled/no crash": "Nothing crashed, but the second start copied records again. What did the group's offset "
+        "say? It is the offset of the *next* record: consumer.position(consumer.assignment()) has it.",
+        "lost": "The offset was committed, and the transaction with the results was not. An offset that is committed "
+        "by the consumer knows nothing of the producer's transaction: send it to the transaction.",
+        "lost/no crash": "Nothing crashed, and results are missing for a read_committed reader: is every transaction "
+        "committed, the last one too?",
+        "wrong": "The topic holds something else than the results: the value is JSON with window_start, ip, count.",
+        "crashed": "init_transactions() once per process, then begin_transaction() … commit_transaction() per "
+        "transaction. The error above says which step Kafka did not expect.",
+    },
+    limits=Limits(seconds=20),
+)

@@ -1,0 +1,53 @@
+"""`python -m labs check`: exit codes, JSON and JUnit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from labs.commands import main
+from labs.exercises import EXERCISES, solutions
+
+SOLUTIONS = Path(solutions.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def use_the_tests_broker(broker, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+
+
+def test_solution_that_passes_has_exit_code_0_and_one_json_object(capsys, tmp_path):
+    junit = tmp_path / "report.xml"
+    solution = str(SOLUTIONS / "commit_order.py")
+    assert main(["check", "commit_order", solution, "--json", "--junit", str(junit)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["verdict"] == "passed"
+    assert ElementTree.parse(junit).getroot().get("failures") == "0"
+
+
+def test_solution_that_fails_has_exit_code_1(capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def lose_nothing(consumer, handle):\n    handle(consumer.poll())\n")
+    assert main(["check", "commit_order", str(file)]) == 1
+    assert "hint:" in capsys.readouterr().out
+
+
+def test_empty_file_has_exit_code_2(capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.touch()
+    assert main(["check", "commit_order", str(file)]) == 2
+    assert "nothing to judge" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["no_such_exercise", "x.py"], ["commit_order", "no_such_file.py"], []])
+def test_wrong_command_line_has_exit_code_2_and_says_why(capsys, arguments):
+    assert main(["check", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("python -m labs check: ")
+
+
+def test_list_names_every_exercise(capsys):
+    assert main(["check", "--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(EXERCISES)

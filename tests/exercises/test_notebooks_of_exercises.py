@@ -1,0 +1,57 @@
+"""The notebooks of the exercises: each has a task, a skeleton that fails in an instructive way, hints and a check."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labs.exercises import EXERCISES, check
+from labs.exercises.source_code import MARK, notebook_of
+
+# What the skeleton, unchanged, is told.
+SKELETONS = {
+    "commit_order": ("doubled", "lose_nothing: no crash"),
+    "idempotent_consumer": ("doubled", "no crash"),
+    "one_transaction": ("doubled", "no crash"),
+    "transactional_copy": ("doubled", "killed after commit"),
+    "exactly_once_sink": ("doubled", "crash after commit"),
+    "two_phase": ("doubled", "decided or not"),
+    "late_data": ("lost", "20 seconds late"),
+}
+each_exercise = pytest.mark.parametrize("name", EXERCISES)
+
+
+def cells_of(name: str, kind: str) -> list[str]:
+    cells = json.loads(notebook_of(name).read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
+
+
+@each_exercise
+def test_notebook_has_one_skeleton_unfolding_hints_and_ends_in_the_check(name):
+    code, prose = cells_of(name, "code"), "\n".join(cells_of(name, "markdown"))
+    assert [cell.startswith(MARK) for cell in code].count(True) == 1
+    assert code[-1].endswith(f'check("{name}", In)')
+    assert prose.count("<details><summary>") >= 3
+
+
+@each_exercise
+@pytest.mark.timeout(300)
+def test_skeleton_unchanged_fails_with_its_lesson(name, broker):
+    report = check(name, servers=broker.bootstrap_servers, fail_fast=True)
+    problem = report.first_problem
+    assert problem, report
+    assert (problem.symptom, problem.scenario) == SKELETONS[name], report
+    assert problem.hint, report
+
+
+@each_exercise
+def test_notebook_was_committed_with_the_report_of_the_skeleton(name):
+    cells = json.loads(notebook_of(name).read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    shown = json.dumps(code[-1]["outputs"])
+    symptom, scenario = SKELETONS[name]
+    assert f"{scenario}: {symptom}" in shown
+    assert "hint:" in shown
+    assert not [output for output in code[-1]["outputs"] if output.get("name") == "stderr"]

@@ -1,0 +1,16 @@
+"""Caught: lost. Scenario: crash before commit.
+
+The marker is visible before the rows are.
+"""
+
+
+def publish(rows, batch_id, kafka):
+    producer = kafka.new_producer()
+    if kafka.last_batch() == batch_id:
+        rows.write.format("noop").mode("overwrite").save()
+        return
+    producer.begin_transaction()
+    for row in rows.collect():
+        producer.produce(kafka.topic, row.value)
+    kafka.mark(batch_id)
+    producer.commit_transaction()
