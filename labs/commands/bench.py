@@ -8,8 +8,9 @@ EXAMPLES = """examples:
   python -m labs bench ingest      lines/s parsed, records/s produced, records/s counted
   python -m labs bench sink        Spark's own Kafka sink against the exactly-once sink
   python -m labs bench restart     from the crash to the first new result
+  python -m labs bench latency     from "the window can be closed" to visible, at 5,000 records/s
 """
-BENCHMARKS = ("ingest", "sink", "restart")
+BENCHMARKS = ("ingest", "sink", "restart", "latency")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--small", type=int, default=2_000_000, help="ingest: records of the short run")
     parser.add_argument("--large", type=int, default=10_000_000, help="ingest: records of the long run")
     parser.add_argument("--rounds", type=int, default=4, help="sink, restart: how often each is run")
+    parser.add_argument("--windows", type=int, default=60, help="latency: windows measured in each run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,6 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = {"rounds": arguments.rounds}
     if arguments.benchmark == "ingest":
         options = {"small": arguments.small, "large": arguments.large}
+    if arguments.benchmark == "latency":
+        options = {"windows": arguments.windows}
     module = importlib.import_module(f"labs.benchmarks.{arguments.benchmark}")
     with Console(stderr=True).status("measuring; each line comes as it is known"):
         for row in module.measure(**options):

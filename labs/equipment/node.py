@@ -18,6 +18,7 @@ from typing import IO
 import psutil
 
 from labs.equipment.eventually import eventually
+from labs.equipment.fencing import controller_properties, sees_it_fenced
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
 from labs.equipment.leash import Leash
@@ -188,26 +189,12 @@ class Node:
         return "," not in self._properties["controller.quorum.voters"] and (self.directory / RUNNING).exists()
 
     def _fence_the_dead(self, leash: Leash, log: IO[bytes]) -> None:
-        """Let a controller alone note that the broker is dead, before a broker starts on its data.
-
-        Kafka 4.3.1 loses commits otherwise. The restarted broker finds itself leader, by its old registration,
-        and goes on with transactions whose commit was decided and not yet marked in the partitions; then that
-        registration is fenced, the partitions have no leader for a moment, and the transaction coordinator takes
-        them for deleted, skips them and calls the transaction complete. Its records stay undecided.
-        """
-        left_out = {"process.roles", "listeners", "advertised.listeners", "inter.broker.listener.name"}
-        properties = {key: value for key, value in self._properties.items() if key not in left_out}
-        properties |= {
-            "process.roles": "controller",
-            "listeners": f"CONTROLLER://127.0.0.1:{self.quorum_port}",
-            "broker.session.timeout.ms": "200",
-            "broker.heartbeat.interval.ms": "100",
-        }
-        _write_properties(self.directory / CONTROLLER_CONFIG, properties)
+        """Let a controller alone note that the broker is dead; `labs.equipment.fencing` says why."""
+        _write_properties(self.directory / CONTROLLER_CONFIG, controller_properties(self._properties, self.quorum_port))
         for _ in range(CONTROLLER_ATTEMPTS):
             self._log_start = log.tell()
             controller = self._start(leash, "kafka.Kafka", CONTROLLER_CONFIG, stdout=log, stderr=log)
-            fenced = self._sees_it_fenced(controller)
+            fenced = sees_it_fenced(controller, self._log, self.directory / "data" / "__cluster_metadata-0")
             controller.terminate()
             controller.wait(30)
             if fenced:
@@ -216,31 +203,6 @@ class Node:
             f"the broker was killed, and its controller, which must note that first, ended {CONTROLLER_ATTEMPTS} times "
             f"before it had; start again.\n{self.last_lines()}"
         )
-
-    def _sees_it_fenced(self, controller: subprocess.Popen) -> bool:
-        """Wait until the controller has fenced the broker, or finds that it was; False if it ended before that."""
-
-        def log_since_active() -> str:
-            _, active, since = self._log().rpartition("Becoming the active controller")
-            return active and active + since
-
-        def ended() -> (
-            bool
-        ):  # Kafka 4.3.1's controller may die of a race in its start (MetadataLoader#installPublishers)
-            return controller.poll() is not None
-
-        eventually(lambda: ended() or log_since_active(), timeout=60)
-        with contextlib.suppress(TimeoutError):  # it may have died fenced, and then there is nothing to wait for
-            eventually(lambda: ended() or "fenced=1," in log_since_active(), timeout=5)
-        # The record of it is written with some delay, and a shutdown would drop it.
-        size = self._metadata_size()
-        with contextlib.suppress(TimeoutError):
-            eventually(lambda: ended() or self._metadata_size() > size, timeout=2)
-        time.sleep(0.3)
-        return not ended()
-
-    def _metadata_size(self) -> int:
-        return sum(file.stat().st_size for file in (self.directory / "data" / "__cluster_metadata-0").glob("*.log"))
 
     def _start(self, leash: Leash, main: str, *arguments: str, **options) -> subprocess.Popen:
         command = [

@@ -55,8 +55,9 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
         with _standard_error_to(spark_log()):
             session = builder.getOrCreate()
     except Exception as error:
-        lines = spark_log().read_text(errors="replace").splitlines()[-15:]
-        raise SparkError("\n  ".join([f"Spark did not start. Last lines of {spark_log()}:", *lines])) from error
+        lines = spark_log().read_text(errors="replace").splitlines()
+        telling = [line for line in lines if not line.startswith("\tat ")][-15:]
+        raise SparkError("\n  ".join([f"Spark did not start. Last lines of {spark_log()}:", *telling])) from error
     if master.startswith("local-cluster"):
         atexit.register(_stop, session)
     return session

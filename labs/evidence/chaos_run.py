@@ -142,9 +142,9 @@ def job_options(plan: ChaosPlan, servers: str, directory: Path) -> dict[str, obj
 
 
 def _let_it_finish(driver: DriverLane, watcher: Watcher, expected: int, look: Callable[[], None]) -> None:
-    """Wait until as many results are visible as are expected, or none has come for too long."""
+    """Wait until as many different results are visible as are expected, or none has come for too long."""
     seen, since = 0, time.monotonic()
-    while (seen_now := len(watcher.arrivals)) < expected and driver.is_alive():
+    while (seen_now := len(watcher.distinct)) < expected and driver.is_alive():
         if seen_now > seen:
             seen, since = seen_now, time.monotonic()
         elif time.monotonic() - since > PATIENCE:

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from labs.equipment.topics import end_offsets
 from labs.evidence.audit import Result
+from labs.evidence.history import Key
 from labs.evidence.reader import as_result
 
 
@@ -21,6 +22,7 @@ class Watcher:
 
     def __init__(self, bootstrap_servers: str, topic: str):
         self.arrivals: list[float] = []  # when each result was seen, by time.monotonic()
+        self.distinct: set[Key] = set()  # (window start in epoch milliseconds, IP) of all results seen so far
         self._seen: list[Result] = []
         self._error: Exception | None = None
         self._servers, self._topic = bootstrap_servers, topic
@@ -68,7 +70,8 @@ class Watcher:
         while not (self._stopping.is_set() and self._ends == self._partitions):
             for message in self._consumer.consume(1000, timeout=0.1):
                 if message.error() is None:
-                    self._seen.append(as_result(message))
+                    self._seen.append(result := as_result(message))
+                    self.distinct.add((result.window_start, result.ip))
                     self.arrivals.append(time.monotonic())
                     self._ends.discard(message.partition())
                 elif message.error().code() == KafkaError._PARTITION_EOF:

@@ -50,6 +50,7 @@ def test_the_same_with_the_at_least_once_sink_is_found_invalid_and_keeps_its_evi
     code, report = chaos(capsys, *arguments)
     assert (report["verdict"], code) == ("invalid", 1)
     assert report["duplicated"] > 0
+    assert report["lost"] == 0
     [evidence] = tmp_path.iterdir()
     assert {"kafka", "checkpoint"} <= {file.name for file in evidence.iterdir()}
 

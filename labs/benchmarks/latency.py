@@ -1,0 +1,130 @@
+"""From the moment a window can be closed to the moment its results can be read, while traffic flows.
+
+A window is *closable* when the first record is sent whose event time is so late that the watermark passes the
+window's end (its end plus the allowed lateness). It is *visible* when a read_committed consumer has the last of its
+results. In between lie the send, the batch that was running, the batch that moves the watermark, the batch that
+emits the window, the sink, and the fetch.
+
+Where it stops: traffic, watcher, Spark's driver and the broker share this machine, so their work is in the numbers.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from labs.equipment import Broker, create_topic, eventually, spark_session
+from labs.evidence import count_by_window
+from labs.evidence.watcher import Watcher
+from labs.pipeline import AtLeastOnceKafkaSink, ExactlyOnceKafkaSink, count_ips, read_source, start_query
+from labs.pipeline.access_log import Access
+from labs.pipeline.generate import WINDOW_MS, Traffic
+from labs.pipeline.live_traffic import LiveTraffic
+
+RATE = 5_000  # records per second
+# Seconds of event time per second: a window in 1.04 s. Not one a second, or all of them would end at the same
+# moment between two triggers.
+SPEED = 4.8
+LATENESS_MS = 5_000
+CLIENTS = 200
+WARM_UP = 15  # windows that do not count
+SINKS = {
+    "exactly once": lambda topic, servers: ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers),
+    "at least once": lambda topic, servers: AtLeastOnceKafkaSink(topic, bootstrap_servers=servers),
+}
+RUNS = (("exactly once", None), ("at least once", None), ("exactly once", 1.0), ("exactly once", 5.0))
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What one run showed: milliseconds from closable to visible per window, and Spark's progress of each batch."""
+
+    milliseconds: list[float]
+    batches: list[dict[str, int]]  # durationMs
+
+    def percentile(self, percent: int) -> float:
+        """Return the latency that this percentage of the windows did not exceed; of few windows, 99 is the worst."""
+        return statistics.quantiles(self.milliseconds, n=100, method="inclusive")[percent - 1]
+
+    def medians(self) -> dict[str, float]:
+        """Return the median milliseconds of each part of a batch, by Spark's names for them."""
+        parts = self.batches[-1]
+        return {part: statistics.median(each.get(part, 0) for each in self.batches) for part in parts}
+
+
+def measure(windows: int = 60) -> Iterator[tuple[str, float, str]]:
+    """Yield (what, value, unit) for each sink and trigger: p50 and p99, then the median of each part of a batch."""
+    with Broker(jvm_options=()) as broker:
+        spark = spark_session(quick_start=False)
+        for sink, trigger in RUNS:
+            run = run_traffic(spark, broker.bootstrap_servers, sink, trigger, windows)
+            name = f"{sink}, {f'trigger {trigger:g} s' if trigger else 'back to back'}"
+            for percent in (50, 99):
+                yield f"{name}: p{percent} of {len(run.milliseconds)} windows", run.percentile(percent), "ms"
+            for part, milliseconds in sorted(run.medians().items(), key=lambda item: -item[1]):
+                yield f"{name}: median {part}", milliseconds, "ms"
+
+
+def run_traffic(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    sink: str,
+    trigger: float | None = None,
+    windows: int = 60,
+    warm_up: int = WARM_UP,
+) -> Latency:
+    """Count steady traffic into one of SINKS until `warm_up + windows` windows are visible, and measure the latter.
+
+    `trigger` is the time in seconds from the start of a batch to the start of the next; None: back to back.
+    """
+    name = uuid.uuid4().hex[:8]
+    source, topic = create_topic(bootstrap_servers, f"in-{name}", 1), create_topic(bootstrap_servers, f"out-{name}", 1)
+    results = count_ips(read_source(spark, bootstrap_servers, source))
+    interval = f"{round((trigger or 0) * 1000)} milliseconds"
+    query = start_query(results, SINKS[sink](topic, bootstrap_servers), tempfile.mkdtemp(), processingTime=interval)
+    watcher, closable = Watcher(bootstrap_servers, topic), dict[int, float]()
+    requests = Traffic(requests=1 << 40, rate=RATE / SPEED, clients=CLIENTS, disorder_ms=0, bursts=False)
+    traffic = LiveTraffic(_noting(requests, closable), bootstrap_servers, source, RATE)
+    try:
+        _wait(lambda: len(closable) >= warm_up and query.lastProgress, query)
+        first = query.lastProgress.batchId + 1
+        _wait(lambda: len(closable) >= warm_up + windows, query)
+        batches = [batch.durationMs for batch in query.recentProgress if batch.batchId >= first]
+        traffic.stop()
+        expected = len(count_by_window(traffic.sent))
+        _wait(lambda: len(watcher.arrivals) == expected, query)
+    finally:
+        traffic.close()
+        query.stop()
+    visible = {}
+    for result, moment in zip(watcher.stop(), watcher.arrivals, strict=True):
+        visible[result.window_start] = moment
+    counted = sorted(closable)[warm_up : warm_up + windows]
+    return Latency([(visible[window] - closable[window]) * 1000 for window in counted], batches)
+
+
+def _noting(accesses: Iterable[Access], closable: dict[int, float]) -> Iterator[Access]:
+    """Pass the accesses on, and note for each window (its start) when the first goes by that lets it be closed."""
+    window = None
+    for access in accesses:
+        if window is None:
+            window = access[0] // WINDOW_MS * WINDOW_MS
+        while access[0] >= window + WINDOW_MS + LATENESS_MS:
+            closable[window] = time.monotonic()
+            window += WINDOW_MS
+        yield access
+
+
+def _wait(condition: Callable[[], object], query: StreamingQuery) -> None:
+    """Wait for the condition, ten minutes at most. Raises what the query raised, if it failed."""
+    eventually(lambda: condition() or not query.isActive, 600)
+    if not query.isActive:
+        query.awaitTermination()  # raises
+        raise RuntimeError("the query ended by itself, which it never should")
