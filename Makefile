@@ -24,7 +24,7 @@ demo: $(READY)   ## run the pipeline, crash it, audit it, plot it
 
 test: $(READY)   ## lint, unit and end-to-end tests, and every notebook
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder --durations 25
 
 lab: $(READY)    ## open the lessons in JupyterLab
 	$(BIN)/jupyter lab --ip=127.0.0.1 notebooks/00_start_here.ipynb

@@ -16,7 +16,11 @@ for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Keep the tests of a file together, since they share a bench, and let each lesson go wherever there is room."""
+    """Keep the tests of a file together, since they share a bench; each lesson goes wherever there is room.
+
+    Lessons and exercises come first: one that took minutes at the very end would have a core to itself.
+    """
+    items.sort(key=lambda item: not item.path.match("test_notebooks.py") and "exercises" not in item.path.parts)
     for item in items:
         lesson = getattr(item, "callspec", None) and item.callspec.params.get("notebook")
         item.add_marker(pytest.mark.xdist_group(lesson.stem if lesson else str(item.path)))

@@ -36,7 +36,7 @@ def _python() -> str:
 
 
 def _packages() -> str:
-    pins = re.findall(r"^([\w.-]+)==([^\s;]+)", REQUIREMENTS.read_text(), re.MULTILINE)
+    pins = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)", REQUIREMENTS.read_text(), re.MULTILINE)
     wrong = [f"{name} {have} instead of {pin}" for name, pin in pins if (have := _installed(name)) != pin]
     if wrong:
         raise Unfit("; ".join(wrong))

@@ -33,6 +33,8 @@ COORDINATOR_MOVING = {
     KafkaError._TRANSPORT,
 }
 
+NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
+
 
 @dataclass(frozen=True)
 class Marker:
@@ -67,6 +69,7 @@ class MarkerStore:
         connection = {k: v for k, v in options.items() if k.startswith(CONNECTION_OPTIONS)}
         self._connection = {"bootstrap.servers": bootstrap_servers, "log_level": 0, **connection}
         self._consumer: Consumer | None = None
+        self._refusal: KafkaError | None = None  # why no connection is made, which a timeout does not say
 
     def read(self, stable: bool = True, timeout: float = 30) -> Marker | None:
         """Return the committed marker, or None if there is none (any more).
@@ -74,6 +77,7 @@ class MarkerStore:
         A stable read waits until no transaction on the marker is undecided, for `timeout` seconds at most;
         an unstable one returns what was committed last. Raises KafkaException.
         """
+        self._refusal = None
         consumer = self._reader() if stable else Consumer(self._settings("read_uncommitted"))
         deadline = time.monotonic() + timeout
         try:
@@ -85,7 +89,8 @@ class MarkerStore:
                     break
                 except KafkaException as error:
                     if error.args[0].code() not in COORDINATOR_MOVING or time.monotonic() > deadline:
-                        raise
+                        consumer.poll(0)  # tells error_cb
+                        raise KafkaException(self._refusal or error.args[0]) from error
                     time.sleep(0.1)
         finally:
             if not stable:
@@ -120,4 +125,9 @@ class MarkerStore:
             "group.id": self.name,
             "isolation.level": isolation_level,
             "enable.auto.commit": False,
+            "error_cb": self._note,
         }
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in NO_ENTRY:
+            self._refusal = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labs.pipeline import ExactlyOnceKafkaSink
+from labs.pipeline.arrow_rows import arrow_batches
 from labs.pipeline.fault_points import reach
 from labs.pipeline.marker import Marker
 from labs.pipeline.transactional_producer import Fresh
@@ -31,8 +32,9 @@ class Reordered(ExactlyOnceKafkaSink):
     def _write(self, rows, batch_id, query_id, producer):
         reach("before_write", batch_id)
         producer.begin_transaction()
-        self._send(rows, batch_id, producer)
+        batches = arrow_batches(rows)
         self._marker.send(Marker(batch_id, query_id), producer, self._timeout)
+        self._send(batches, batch_id, producer)
         reach("before_commit", batch_id)
         producer.commit_transaction(self._timeout)
         reach("after_commit", batch_id)
