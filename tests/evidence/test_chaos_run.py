@@ -61,7 +61,7 @@ def test_job_that_never_works_is_unknown_and_says_why(tmp_path, monkeypatch):
     report = run_chaos(ChaosPlan(minutes=3, kinds=()), tmp_path / "chaos")
     assert report.audit.verdict == "unknown"
     assert "the driver ended 8 times before its first batch" in report.audit.reason
-    assert "no-such-master" in report.audit.reason
+    assert "Master must either be yarn or start with spark, k8s, or local" in report.audit.reason
 
 
 def test_impossible_fault_is_one_clear_line(capsys):
