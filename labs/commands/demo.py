@@ -147,7 +147,7 @@ def _table(rows: list[dict], *more: str):
     table = Table()
     numbers = ("expected", "lost", "duplicated")
     for column in ("stage", *more, *numbers, "verdict"):
-        table.add_column(column, justify="right" if column in numbers else "left")
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*[str(row[column.header]) for column in table.columns])
     return table

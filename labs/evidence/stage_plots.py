@@ -102,7 +102,7 @@ def plot_stage_fault_heatmap(rows: Iterable[Row], ax: Axes | None = None, *, tit
         cell.set_hatch(None if total.judged else HATCH)
         ax.add_patch(cell)
         ax.text(x, y, text, ha="center", va="center")
-    names = [fill((fault or "no crash").replace(" + ", " +\n"), 18) for fault in faults]
+    names = [fill((fault or "no crash").replace(" + ", " +\n"), 20) for fault in faults]
     ax.set_xticks(range(len(faults)), names)
     ax.set_yticks(range(len(stages)), stages)
     ax.set(xlim=(-0.5, len(faults) - 0.5), ylim=(len(stages) - 0.5, -0.5))
