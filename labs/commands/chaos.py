@@ -20,7 +20,8 @@ moments depend on the machine, and are in the report.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from labs.faults.chaos.plan import KINDS, SINKS
+    from labs.faults.chaos import KINDS
+    from labs.faults.job import SINKS
 
     what = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
     parser.add_argument("--seed", type=int, default=7, help="(default: %(default)s)")
@@ -73,11 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(stderr=True, highlight=False)
     with Live(screen, console=console, refresh_per_second=4, transient=True):
         report = run_chaos(plan, directory, screen.strikes.append, screen.see)
-    (directory / "report.json").write_text(json.dumps(report.as_dict(), indent=2))
+    numbers = json.dumps(report.as_dict(), indent=2)
+    (directory / "report.json").write_text(numbers)
     plot = directory / "timeline.png"
     plot_chaos(report).figure.savefig(plot, dpi=120)
     if arguments.json:
-        print(json.dumps(report.as_dict(), indent=2))
+        print(numbers)
     else:
         show(report, plot)
     return 0 if report.valid else 1

@@ -10,10 +10,10 @@ EXAMPLES = """examples:
   python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint --sink at-least-once \\
       --fault after_commit@2:kill
 """
-SINKS = ("exactly-once", "at-least-once")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from labs.faults.job import SINKS
     from labs.pipeline.at_least_once import SINK_TOPIC
     from labs.pipeline.source import SOURCE_TOPIC
 

@@ -89,7 +89,7 @@ class Daemon:
     def _executors(self) -> list[psutil.Process]:
         # By group: an executor whose worker was killed is nobody's child, and runs until it notices.
         group = [process for process in psutil.process_iter() if _leader(process) == self._process.pid]
-        return sorted(filter(_is_executor, group), key=_start_time)
+        return sorted(filter(is_executor, group), key=_start_time)
 
     def kill(self) -> None:
         """SIGKILL the process and all that it started, and wait until they are gone."""
@@ -129,7 +129,8 @@ def _environment(directory: Path) -> dict[str, str]:
     }
 
 
-def _is_executor(process: psutil.Process) -> bool:
+def is_executor(process: psutil.Process) -> bool:
+    """Tell whether it is an executor of Spark that runs; one that ends meanwhile is none."""
     with contextlib.suppress(psutil.Error):
         return EXECUTOR in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
     return False

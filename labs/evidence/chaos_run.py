@@ -173,10 +173,13 @@ def _sentinels(servers: str, timeout: float) -> dict[int, bool]:
         producer.produce(SINK_TOPIC, b"", SENTINEL, partition)
     producer.flush(60)
 
-    def readable() -> set[int]:
+    readable: set[int] = set()
+
+    def all_readable() -> bool:
         records = read_to_end(servers, SINK_TOPIC, "read_committed")
-        return {record.partition() for record in records if record.key() == SENTINEL}
+        readable.update(record.partition() for record in records if record.key() == SENTINEL)
+        return len(readable) == SINK_PARTITIONS
 
     with contextlib.suppress(TimeoutError):
-        eventually(lambda: len(readable()) == SINK_PARTITIONS, timeout=timeout + 20, interval=1)
-    return {partition: partition in readable() for partition in range(SINK_PARTITIONS)}
+        eventually(all_readable, timeout=timeout + 20, interval=1)
+    return {partition: partition in readable for partition in range(SINK_PARTITIONS)}

@@ -10,10 +10,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from labs.equipment.leash import Leash
+from labs.equipment.spark_daemon import is_executor
 from labs.faults.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
+SINKS = ("exactly-once", "at-least-once")  # what its option `sink` can be
 
 
 class JobFailed(RuntimeError):
@@ -97,6 +101,10 @@ class JobProcess:
         """SIGCONT: the job goes on where it was."""
         self._signal(signal.SIGCONT)
 
+    def executor_pids(self) -> list[int]:
+        """Return the ids of the executors that the job itself started: those of a local-cluster, none of any other."""
+        return [each.pid for each in psutil.Process(self.pid).children(recursive=True) if is_executor(each)]
+
     def output(self) -> str:
         """Return what the job has printed so far."""
         return self.log_file.read_text(errors="replace")
@@ -112,7 +120,11 @@ class JobProcess:
     def __enter__(self) -> JobProcess:
         return self
 
-    def __exit__(self, *_) -> None:
+    def close(self) -> None:
+        """Kill the job if it still runs, and delete what it printed."""
         if self.running:
             self.kill()
         self.log_file.unlink(missing_ok=True)
+
+    def __exit__(self, *_) -> None:
+        self.close()

@@ -29,3 +29,17 @@ def classroom_log(broker) -> Classroom:
     sent = replay(accesses, broker.bootstrap_servers, topic)
     close_windows(sent.last_time_ms, broker.bootstrap_servers, topic)
     return Classroom(topic, count_by_window(accesses))
+
+
+@pytest.fixture
+def job_options(broker, topic, classroom_log, tmp_path):
+    """Return what JobProcess needs to count the classroom log into a fresh topic."""
+    results = topic()
+    return {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "source_topic": classroom_log.topic,
+        "sink_topic": results,
+        "name": results,
+        "checkpoint": tmp_path / "checkpoint",
+        "records_per_batch": RECORDS_PER_BATCH,
+    }

@@ -6,15 +6,12 @@ import os
 import random
 import signal
 
-import psutil
 import pytest
 
 from labs.equipment import SparkCluster, eventually
-from labs.equipment.spark_daemon import EXECUTOR
 from labs.evidence.audit import audit
 from labs.evidence.reader import read_results
 from labs.faults import Fault, JobFailed, JobProcess
-from tests.pipeline.conftest import RECORDS_PER_BATCH
 
 CRASH = Fault("after_commit", 4, "kill")
 
@@ -25,8 +22,7 @@ class LocalCluster:
     master = "local-cluster[2,1,1024]"
 
     def executor_pids(self, job: JobProcess) -> list[int]:
-        group = [p for p in psutil.process_iter(["cmdline"]) if EXECUTOR in (p.info["cmdline"] or ())]
-        return [process.pid for process in group if os.getpgid(process.pid) == job.pid]
+        return job.executor_pids()
 
 
 class Standalone(SparkCluster):
@@ -44,17 +40,9 @@ def cluster(request):
 
 
 @pytest.mark.timeout(600)
-def test_killed_driver_and_killed_executor_neither_lose_nor_double(cluster, broker, topic, classroom_log, tmp_path):
-    results = topic()
-    options = {
-        "environment": {"SPARK_MASTER": cluster.master, "TMPDIR": str(tmp_path)},
-        "bootstrap_servers": broker.bootstrap_servers,
-        "source_topic": classroom_log.topic,
-        "sink_topic": results,
-        "name": results,
-        "checkpoint": tmp_path / "check point",
-        "records_per_batch": RECORDS_PER_BATCH,
-    }
+def test_killed_driver_and_killed_executor_neither_lose_nor_double(cluster, job_options, classroom_log, tmp_path):
+    environment = {"SPARK_MASTER": cluster.master, "TMPDIR": str(tmp_path)}
+    options = job_options | {"environment": environment, "checkpoint": tmp_path / "check point"}
     with JobProcess((CRASH,), **options) as job, pytest.raises(JobFailed, match="killed by SIGKILL"):
         job.wait(120)
     with JobProcess(**options) as job:
@@ -66,5 +54,5 @@ def test_killed_driver_and_killed_executor_neither_lose_nor_double(cluster, brok
         assert f"batch {batch + 2} begins" not in job.output()  # in the middle of the run, not after it
         job.wait(120)
         assert f"batch {CRASH.batch} begins" in job.output()  # the batch that was committed is replayed
-    verdict = audit(classroom_log.expected, read_results(broker.bootstrap_servers, results))
+    verdict = audit(classroom_log.expected, read_results(options["bootstrap_servers"], options["sink_topic"]))
     assert verdict.valid, verdict

@@ -30,19 +30,6 @@ ROOT = Path(__file__).parents[2]
 PRIVATE_MOUNTS = ("unshare", "--map-root-user", "--mount")  # for the process and its children alone
 
 
-@pytest.fixture
-def job_options(broker, topic, classroom_log, tmp_path):
-    results = topic()
-    return {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "source_topic": classroom_log.topic,
-        "sink_topic": results,
-        "name": results,
-        "checkpoint": tmp_path / "checkpoint",
-        "records_per_batch": RECORDS_PER_BATCH,
-    }
-
-
 def test_checkpoint_on_a_disk_that_fills_up_stops_the_query_and_loses_nothing(job_options, classroom_log, tmp_path):
     """The disk has room for a few batches. With more room, the same checkpoint goes on."""
     small, kept = tmp_path / "small", tmp_path / "kept"

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from labs.faults.chaos.journal import Journal, Strike
 from labs.faults.chaos.lane import Lane
 from labs.faults.fault import Fault
@@ -61,12 +59,9 @@ class DriverLane(Lane):
         if self.ident:
             self.join()
 
-    def run(self) -> None:
-        try:
-            while not self._stopped:
-                self._live()
-        except Exception as error:
-            self.error = error
+    def work(self) -> None:
+        while not self._stopped:
+            self._live()
 
     def _live(self) -> None:
         """Start a driver and strike it until it is gone."""
@@ -92,14 +87,14 @@ class DriverLane(Lane):
         """Let the driver work for a moment, then strike; return the driver that goes on."""
         early = kind == "driver-kill" and self.random.random() < 0.25
         if not early:
-            self.wait(STARTING, until=lambda: " done" in job.output() or self._is_over(job))
+            self.wait(STARTING, until=lambda: _works(job) or self._is_over(job))
         self.wait(self.random.uniform(0.2, 10 if early else 5), until=lambda: self._is_over(job))
         if kind is None or self.is_calm or not job.running:
             self.wait(1, until=lambda: self._is_over(job))
         elif kind == "driver-point":
             self.wait(30, until=lambda: self._is_over(job))
         elif kind == "driver-kill":
-            self.journal.note(kind, "" if " done" in job.output() else "before its first batch")
+            self.journal.note(kind, "" if _works(job) else "before its first batch")
             self._killed = job
             job.kill()
         elif kind == "driver-pause":
@@ -115,7 +110,7 @@ class DriverLane(Lane):
         """Note how a driver ended that was not killed from outside."""
         if job.running or job is self._killed:
             return
-        self._in_vain = 0 if fault or " done" in job.output() else self._in_vain + 1
+        self._in_vain = 0 if fault or _works(job) else self._in_vain + 1
         if fault and job.exit_code == -signal.SIGKILL:
             self.journal.note("driver-point", f"{fault.point}@{fault.batch}")
         else:
@@ -134,7 +129,7 @@ class DriverLane(Lane):
                 job.resume()
                 return job
             successor = JobProcess(**self._options)
-            self.wait(STARTING, until=lambda: " done" in successor.output() or self._is_over(successor))
+            self.wait(STARTING, until=lambda: _works(successor) or self._is_over(successor))
             self._wake(job, strike)
         return successor
 
@@ -147,18 +142,14 @@ class DriverLane(Lane):
         self._end(zombie)
 
     def _kill_executor(self, job: JobProcess) -> None:
-        executors = [
-            process.pid
-            for process in psutil.Process(job.pid).children(recursive=True)
-            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
-        ]
+        executors = job.executor_pids()
         if executors:
             victim = self.random.choice(sorted(executors))
             self.journal.note("executor-kill", f"one of {len(executors)}")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
-            batches = job.output().count(" done")
-            self.wait(STARTING, until=lambda: job.output().count(" done") > batches + 1 or self._is_over(job))
+            batches = _batches_done(job)
+            self.wait(STARTING, until=lambda: _batches_done(job) > batches + 1 or self._is_over(job))
 
     def _next_batch(self) -> int:
         offsets = Path(self._options["checkpoint"], "offsets")
@@ -168,4 +159,12 @@ class DriverLane(Lane):
         job.resume()
         with self._log.open("a") as log:
             log.write(f"--- driver {job.pid}\n{job.output()}\n")
-        job.__exit__(None, None, None)
+        job.close()
+
+
+def _batches_done(job: JobProcess) -> int:
+    return job.output().count(" done")
+
+
+def _works(job: JobProcess) -> bool:
+    return _batches_done(job) > 0

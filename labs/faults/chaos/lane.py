@@ -38,10 +38,13 @@ class Lane(threading.Thread):
 
     def run(self) -> None:
         try:
-            while self.kinds and not self._calm.wait(self.random.uniform(*self.gap)):
-                self.strike(self.random.choice(self.kinds))
+            self.work()
         except Exception as error:
             self.error = error
+
+    def work(self) -> None:
+        while self.kinds and not self._calm.wait(self.random.uniform(*self.gap)):
+            self.strike(self.random.choice(self.kinds))
 
     def strike(self, kind: str) -> None:
         raise NotImplementedError

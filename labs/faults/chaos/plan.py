@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from labs.faults.chaos import broker_lane, driver_lane, network_lane
 from labs.faults.chaos.journal import Strike
+from labs.faults.job import SINKS
 
 # kind -> what it does
 KINDS = driver_lane.KINDS | broker_lane.KINDS | network_lane.KINDS
 WITHOUT_EXECUTORS = tuple(kind for kind in KINDS if kind != "executor-kill")
-SINKS = ("exactly-once", "at-least-once")
 
 # victim -> the kinds of fault that kill it
 KILLS = {"driver": ("driver-kill", "driver-point"), "broker": ("broker-kill",), "executor": ("executor-kill",)}
