@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 
 import pyarrow
-from py4j.java_gateway import JavaObject
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
@@ -14,15 +13,12 @@ from pyspark.util import _load_from_socket
 
 
 def arrow_batches(rows: DataFrame) -> Iterator[pyarrow.RecordBatch]:
-    """Start to execute `rows` and return its Arrow batches, in no fixed order, each as soon as it is computed.
+    """Execute `rows` and yield its Arrow batches while later ones are still being computed, in no fixed order.
 
     It is `DataFrame.toArrow` without the list that collects everything (pyspark/sql/pandas/conversion.py).
     An error in the query is raised at the end, after the batches that preceded it: use nothing until then.
     """
-    return _batches(*rows._jdf.collectAsArrowToPython())
-
-
-def _batches(port: int, secret: str, server: JavaObject) -> Iterator[pyarrow.RecordBatch]:
+    port, secret, server = rows._jdf.collectAsArrowToPython()
     finished = False
     try:
         with _load_from_socket((port, secret), ArrowCollectSerializer()) as stream:

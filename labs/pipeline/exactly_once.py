@@ -26,10 +26,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from pyarrow import RecordBatch
 from pyspark.sql import DataFrame
 
 from labs.pipeline import fault_points
@@ -109,9 +107,8 @@ class ExactlyOnceKafkaSink:
         reach("before_write", batch_id)
         producer.begin_transaction()
         try:
-            batches = arrow_batches(rows)
-            self._marker.send(Marker(batch_id, query_id), producer, self._timeout)  # while Spark computes the rows
-            self._send(batches, batch_id, producer)
+            self._send(rows, batch_id, producer)
+            self._marker.send(Marker(batch_id, query_id), producer, self._timeout)
             reach("before_commit", batch_id)
         except BaseException:
             abort(producer)
@@ -124,7 +121,7 @@ class ExactlyOnceKafkaSink:
         """Tell whether the batch was committed before. Raises SinkRefused where the marker does not fit."""
         return is_committed(marker, self.name, batch_id, query_id)
 
-    def _send(self, batches: Iterator[RecordBatch], batch_id: int, producer: Producer) -> None:
+    def _send(self, rows: DataFrame, batch_id: int, producer: Producer) -> None:
         """Produce every row and wait until all are acknowledged. Raises KafkaException for a row that was not."""
         failures: list[KafkaError] = []
         tags = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])] if self._batch_headers else []
@@ -133,7 +130,7 @@ class ExactlyOnceKafkaSink:
             failures.append(error)
 
         produce, count = producer.produce, 0
-        for count, row in enumerate(kafka_rows(batches, self.topic, tags), start=1):
+        for count, row in enumerate(kafka_rows(arrow_batches(rows), self.topic, tags), start=1):
             if count == 2:
                 self._reach_mid_transaction(producer, batch_id)
             topic, value, key, partition, headers = row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from labs.pipeline import ExactlyOnceKafkaSink
-from labs.pipeline.arrow_rows import arrow_batches
 from labs.pipeline.fault_points import reach
 from labs.pipeline.marker import Marker
 from labs.pipeline.transactional_producer import Fresh
@@ -32,9 +31,8 @@ class Reordered(ExactlyOnceKafkaSink):
     def _write(self, rows, batch_id, query_id, producer):
         reach("before_write", batch_id)
         producer.begin_transaction()
-        batches = arrow_batches(rows)
+        self._send(rows, batch_id, producer)
         self._marker.send(Marker(batch_id, query_id), producer, self._timeout)
-        self._send(batches, batch_id, producer)
         reach("before_commit", batch_id)
         producer.commit_transaction(self._timeout)
         reach("after_commit", batch_id)
