@@ -1,4 +1,4 @@
-"""The jars of the Kafka broker and of Spark's Kafka connector: fetched once, checked against committed sums.
+"""The jars of the Kafka broker and those that Spark needs besides its own: fetched once, checked against their sums.
 
 Fetching is jgo's work. What it brings is used only if it is all there and every jar has the SHA-256 sum that
 `jars.sha256` records, on every start: a corrupted or swapped jar is refused by name. Cached jars need no network.
@@ -22,12 +22,14 @@ KAFKA = "+".join(
 )
 # The connector must have Spark's own version. Its token provider is not everywhere to be had in newer
 # versions, and 4.0.0 serves them all.
-CONNECTOR = "+".join(
+SPARK = "+".join(
     [
         f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",
     ]
 )
+LOCAL_FILES = "hadoop-bare-naked-local-fs"
 SUMS = Path(__file__).with_name("jars.sha256")
 
 
@@ -45,7 +47,14 @@ def broker_jars() -> tuple[Path, ...]:
 def connector_jars() -> tuple[Path, ...]:
     """Return the connector's jars less those that pyspark ships itself. Raises JarRefused."""
     shipped = {_artifact(jar.name) for jar in Path(pyspark.__file__).with_name("jars").glob("*.jar")}
-    return tuple(jar for jar in _verified(CONNECTOR) if _artifact(jar.name) not in shipped)
+    return tuple(jar for jar in _verified(SPARK) if _artifact(jar.name) not in shipped | {LOCAL_FILES})
+
+
+@functools.cache
+def local_files_jar() -> Path:
+    """Return the jar of `com.globalmentor.apache.hadoop.fs.BareLocalFileSystem`. Raises JarRefused."""
+    [found] = (jar for jar in _verified(SPARK) if _artifact(jar.name) == LOCAL_FILES)
+    return found
 
 
 def _artifact(jar_name: str) -> str:
@@ -114,6 +123,6 @@ def read_sums(endpoint: str) -> dict[str, str]:
 def write_sums() -> None:
     """Record the sums of the jars as they are fetched now: for maintainers who raise a version."""
     sections = []
-    for endpoint in (KAFKA, CONNECTOR):
+    for endpoint in (KAFKA, SPARK):
         sections += [f"# {endpoint}", *(f"{sha256(jar)}  {jar.name}" for jar in _fetch(endpoint))]
     SUMS.write_text("\n".join(sections) + "\n")

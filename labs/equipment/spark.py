@@ -17,7 +17,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from labs.equipment.jars import connector_jars
+from labs.equipment.jars import connector_jars, local_files_jar
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_START
 
@@ -47,6 +47,8 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
     if not submitted:
         _prepare_environment(master, here)
         wanted |= _settings_at_launch(quick_start)
+        if here:
+            wanted |= _quick_files()
     builder = SparkSession.builder
     for key, value in (wanted | _dotted(settings)).items():
         if key not in submitted:
@@ -119,6 +121,23 @@ def _settings_at_launch(quick_start: bool) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(options),
         "spark.driver.memory": "2g",
         "spark.jars": ",".join(jar.as_uri() for jar in connector_jars()),
+    }
+
+
+def _quick_files() -> dict[str, str]:
+    """Return what halves the time of a small batch: Hadoop's own way with local files starts 15 processes in each.
+
+    Without its native library, which pip's pyspark does not have, Hadoop runs `chmod` for every file that it writes
+    and `readlink` for every one that it renames.
+    """
+    jar = str(local_files_jar())
+    return {
+        "spark.driver.extraClassPath": jar,
+        "spark.executor.extraClassPath": jar,
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
     }
 
 

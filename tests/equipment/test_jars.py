@@ -9,7 +9,15 @@ import pyspark
 import pytest
 
 from labs.equipment import jars
-from labs.equipment.jars import CONNECTOR, KAFKA, JarRefused, broker_jars, connector_jars, read_sums
+from labs.equipment.jars import (
+    KAFKA,
+    SPARK,
+    JarRefused,
+    broker_jars,
+    connector_jars,
+    local_files_jar,
+    read_sums,
+)
 
 OFFLINE = """
 import socket
@@ -18,15 +26,15 @@ def no_network(*_, **__):
     raise AssertionError("the network was used")
 
 socket.getaddrinfo = socket.create_connection = socket.socket.connect = socket.socket.connect_ex = no_network
-from labs.equipment.jars import broker_jars, connector_jars
-print(len(broker_jars()), len(connector_jars()))
+from labs.equipment.jars import broker_jars, connector_jars, local_files_jar
+print(len(broker_jars()), len(connector_jars()), local_files_jar().suffix)
 """
 
 
 @pytest.fixture
 def fetched(monkeypatch, tmp_path):
     """The connector's jars in a directory where they may be spoiled; nothing is fetched from elsewhere."""
-    for jar in jgo.build(CONNECTOR).all_jars:
+    for jar in jgo.build(SPARK).all_jars:
         (tmp_path / jar.name).symlink_to(jar.resolve())
     monkeypatch.setattr(jars, "_fetch", lambda endpoint, anew=False: sorted(tmp_path.glob("*.jar")))
     return tmp_path
@@ -50,7 +58,7 @@ def test_no_jar_of_the_connector_comes_twice():
 
 def test_every_jar_has_a_recorded_sum():
     assert {jar.name for jar in broker_jars()} == read_sums(KAFKA).keys()
-    assert {jar.name for jar in connector_jars()} <= read_sums(CONNECTOR).keys()
+    assert {jar.name for jar in (*connector_jars(), local_files_jar())} <= read_sums(SPARK).keys()
 
 
 def test_good_jars_are_accepted(fetched):
@@ -90,13 +98,13 @@ def test_a_missing_jar_is_refused_by_name(fetched):
 
 
 def test_jars_of_a_pyspark_without_sums_are_refused(fetched, monkeypatch):
-    monkeypatch.setattr(jars, "CONNECTOR", CONNECTOR.replace(pyspark.__version__, "3.5.0"))
+    monkeypatch.setattr(jars, "SPARK", SPARK.replace(pyspark.__version__, "3.5.0"))
     with pytest.raises(JarRefused, match=r"has no sums for .*3\.5\.0.*another pyspark"):
         verified()
 
 
 def test_what_an_interrupted_fetch_left_is_completed(monkeypatch, tmp_path):
-    environment = Path(jgo.build(CONNECTOR).path)
+    environment = Path(jgo.build(SPARK).path)
     root = next(parent for parent in environment.parents if parent.name == "envs").parent
     copy = tmp_path / environment.relative_to(root)
     shutil.copytree(environment, copy)
@@ -115,7 +123,7 @@ def run_offline(**environment: str) -> subprocess.CompletedProcess:
 def test_cached_jars_need_no_network_and_are_not_resolved_again(tmp_path):
     ran = run_offline(M2_REPO=str(tmp_path))
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == f"{len(broker_jars())} {len(connector_jars())}\n"
+    assert ran.stdout == f"{len(broker_jars())} {len(connector_jars())} .jar\n"
 
 
 def test_without_cache_and_network_the_message_says_what_to_do(tmp_path):

@@ -58,8 +58,14 @@ def elsewhere(tmp_path_factory):
         "JGO_CACHE_DIR": str(root / "jar cache"),
     }
     environment.pop("JAVA_HOME", None)
+    chmod = root / "path" / "chmod"
+    chmod.unlink(missing_ok=True)
+    chmod.write_text(f'#!/bin/sh\necho "$@" >> "{root}/chmod calls"\nexec {shutil.which("chmod")} "$@"\n')
+    chmod.chmod(0o755)
     command = [sys.executable, "-c", LESSON, (root / "check point").as_uri()]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    ran.chmod_calls = (root / "chmod calls").read_text() if (root / "chmod calls").exists() else ""
+    return ran
 
 
 def path_without_java(path: Path) -> Path:
@@ -91,6 +97,11 @@ def test_all_that_works_on_the_wheels_java(elsewhere):
 
 def test_nothing_is_written_to_standard_error(elsewhere):
     assert elsewhere.stderr == ""
+
+
+def test_no_process_is_started_for_the_files_of_the_checkpoint(elsewhere):
+    result(elsewhere)
+    assert "/offsets/" not in elsewhere.chmod_calls
 
 
 def test_a_second_call_returns_the_same_session(spark):
