@@ -28,7 +28,7 @@ class Watcher:
         self._servers, self._topic = bootstrap_servers, topic
         self._ends: set[int] = set()
         self._stopping = threading.Event()
-        self._partitions = set(end_offsets(bootstrap_servers, topic))
+        self._next = dict.fromkeys(end_offsets(bootstrap_servers, topic), 0)  # partition -> the offset to read next
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -41,7 +41,7 @@ class Watcher:
                 "log_level": 0,
             }
         )
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in self._partitions])
+        self._consumer.assign([TopicPartition(topic, *at) for at in self._next.items()])
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self._thread.start()
 
@@ -67,16 +67,20 @@ class Watcher:
             self._error = error
 
     def _read(self) -> None:
-        while not (self._stopping.is_set() and self._ends == self._partitions):
+        sought = 0.0
+        while not (self._stopping.is_set() and self._ends == self._next.keys()):
             for message in self._consumer.consume(1000, timeout=0.1):
                 if message.error() is None:
                     self._seen.append(result := as_result(message))
                     self.distinct.add((result.window_start, result.ip))
                     self.arrivals.append(time.monotonic())
+                    self._next[message.partition()] = message.offset() + 1
                     self._ends.discard(message.partition())
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     self._ends.add(message.partition())
-            if self._stopping.is_set() and self._ends != self._partitions:
-                # An end that was reached before stays unsaid: seek, so that it is said again.
-                for at in self._consumer.position([TopicPartition(self._topic, p) for p in self._partitions]):
-                    self._consumer.seek(TopicPartition(self._topic, at.partition, max(at.offset, 0)))
+            if self._stopping.is_set() and self._ends != self._next.keys() and time.monotonic() > sought + 1:
+                # An end that was reached before stays unsaid: seek, so that it is said again. The consumer's own
+                # position will not do: after a seek it is unknown until the next record.
+                for at in self._next.items():
+                    self._consumer.seek(TopicPartition(self._topic, *at))
+                sought = time.monotonic()

@@ -54,7 +54,7 @@ def test_checkpoint_on_a_disk_that_fills_up_stops_the_query_and_loses_nothing(jo
 
 
 def test_checkpoint_that_cannot_be_written_is_a_clear_message(job_options):
-    message = r"the checkpoint directory cannot be written \(mkdir of file:/proc/checkpoint failed\)"
+    message = r"the checkpoint directory cannot be written \(Mkdirs failed to create file:/proc/checkpoint\)"
     with JobProcess(**job_options | {"checkpoint": "/proc/checkpoint"}) as job, pytest.raises(JobFailed, match=message):
         job.wait(120)
 
