@@ -25,6 +25,7 @@ from labs.equipment.leash import Leash
 from labs.equipment.ports import PortTaken, require_free
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
+TLS_ALERT = b"\x15\x03"  # what a TLS server says to somebody who speaks anything else
 CONFIG = "server.properties"
 CONTROLLER_CONFIG = "controller.properties"
 CLEAN_ENDS = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
@@ -219,12 +220,13 @@ class Node:
 
 
 def answers(port: int) -> bool:
-    """Tell whether a Kafka broker completes an ApiVersions exchange on the port."""
+    """Tell whether a Kafka broker completes an ApiVersions exchange on the port, or asks for TLS there."""
     request = b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"  # ApiVersions v0, correlation id 1, no client id
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(len(request).to_bytes(4, "big") + request)
-            return connection.recv(8)[4:] == b"\x00\x00\x00\x01"
+            answer = connection.recv(8)
+            return answer[4:] == b"\x00\x00\x00\x01" or answer[:2] == TLS_ALERT
     except OSError:
         return False
 

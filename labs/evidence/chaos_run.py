@@ -94,6 +94,9 @@ def run_chaos(
                 lane.start()
             while not plan.is_done(journal.now, journal.strikes) and not any(lane.error for lane in lanes):
                 look()
+                for lane in lanes:
+                    if plan.is_done(journal.now, journal.strikes, lane.kinds):
+                        lane.calm()
             for lane in lanes:
                 lane.calm()
             for lane in lanes[1:]:

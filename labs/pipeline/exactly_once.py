@@ -90,7 +90,7 @@ class ExactlyOnceKafkaSink:
     def _publish_once(self, rows: DataFrame, batch_id: int, query_id: str) -> Producer:
         if self._fresh is None:
             # Look before fencing: a query that will be refused must not disturb the one that owns the name.
-            self._is_committed(self._marker.read(stable=False), batch_id, query_id)
+            self._is_committed(self._marker.read(stable=False, timeout=self._timeout), batch_id, query_id)
             self._fresh = Fresh(self._settings)
 
         # Step 1. A producer with an epoch of its own. Getting the epoch fences every older producer of this

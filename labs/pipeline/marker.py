@@ -24,8 +24,10 @@ from labs.pipeline.sink_errors import SinkRefused
 
 CONNECTION_OPTIONS = ("security.", "sasl.", "ssl.", "client.", "socket.", "broker.address.", "enable.ssl.")
 
-# The group's coordinator is being made (the first group of a new Kafka) or has moved to another broker.
-COORDINATOR_MOVING = {
+# The group's coordinator is being made (the first group of a new Kafka) or has moved to another broker; or a
+# transaction on the marker is undecided; or nothing was heard.
+NO_ANSWER_YET = {
+    KafkaError._TIMED_OUT,
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -33,6 +35,7 @@ COORDINATOR_MOVING = {
     KafkaError._TRANSPORT,
 }
 
+ASK_AGAIN = 2  # seconds, because a Kafka that refuses the connection is otherwise heard of only at the timeout
 NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 
 
@@ -83,13 +86,14 @@ class MarkerStore:
         try:
             while True:
                 try:
-                    [found] = consumer.committed([TopicPartition(*self._at)], timeout=timeout)
+                    [found] = consumer.committed([TopicPartition(*self._at)], timeout=min(timeout, ASK_AGAIN))
                     if found.error:
                         raise KafkaException(found.error)
                     break
                 except KafkaException as error:
-                    if error.args[0].code() not in COORDINATOR_MOVING or time.monotonic() > deadline:
-                        consumer.poll(0)  # tells error_cb
+                    consumer.poll(0)  # tells error_cb
+                    no_answer_yet = error.args[0].code() in NO_ANSWER_YET and time.monotonic() < deadline
+                    if self._refusal or not no_answer_yet:
                         raise KafkaException(self._refusal or error.args[0]) from error
                     time.sleep(0.1)
         finally:

@@ -93,3 +93,12 @@ def test_chaos_lasts_until_enough_were_killed():
     assert not plan.is_done(90.0, kills)
     assert plan.is_done(90.0, [*kills, Strike("driver-point", 4.0, ended=4.0)])
     assert not plan.is_done(59.0, kills * 2)
+
+
+def test_after_its_minutes_only_what_is_owed_goes_on():
+    plan = ChaosPlan(minutes=1, least={"driver": 2, "broker": 1})
+    strikes = [Strike("driver-kill", 3.0, ended=3.0), Strike("broker-kill", 5.0, ended=9.0)]
+    assert plan.is_done(61.0, strikes, ("broker-kill", "broker-pause"))
+    assert plan.is_done(61.0, strikes, ("network-cut",))
+    assert not plan.is_done(61.0, strikes, ("driver-kill", "driver-pause"))
+    assert not plan.is_done(59.0, strikes, ("network-cut",))

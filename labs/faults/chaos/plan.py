@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from labs.faults.chaos import broker_lane, driver_lane, network_lane
@@ -21,9 +21,9 @@ KILLS = {"driver": ("driver-kill", "driver-point"), "broker": ("broker-kill",), 
 class ChaosPlan:
     """Traffic of `rate` records a second for so many minutes, and faults of these kinds, drawn from `seed`.
 
-    With `least`, such as {"driver": 5, "broker": 3}, it goes on until so many of each have been killed. Kafka has so
-    many `nodes`. With `executors` the job runs on so many processes beside the driver's. `transaction_timeout` is in
-    seconds. Raises ValueError.
+    With `least`, such as {"driver": 5, "broker": 3}, it goes on until so many of each have been killed; after
+    `minutes`, only what is still to be killed is struck. Kafka has so many `nodes`. With `executors` the job runs on so
+    many processes beside the driver's. `transaction_timeout` is in seconds. Raises ValueError.
     """
 
     seed: int = 7
@@ -61,8 +61,9 @@ class ChaosPlan:
         """Return those of the plan's kinds that are among these."""
         return tuple(kind for kind in self.kinds if kind in kinds)
 
-    def is_done(self, seconds: float, strikes: Iterable[Strike]) -> bool:
-        """Tell whether it has lasted long enough and killed enough."""
+    def is_done(self, seconds: float, strikes: Iterable[Strike], kinds: Collection[str] = tuple(KINDS)) -> bool:
+        """Tell whether it has lasted long enough, and faults of these kinds have killed enough."""
         struck = [strike.kind for strike in strikes if strike.ended is not None]
-        enough = all(sum(kind in KILLS[each] for kind in struck) >= least for each, least in self.least.items())
+        owed = {victim: least for victim, least in self.least.items() if set(KILLS[victim]) & set(kinds)}
+        enough = all(sum(kind in KILLS[victim] for kind in struck) >= least for victim, least in owed.items())
         return enough and seconds >= self.minutes * 60
