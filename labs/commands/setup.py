@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.equipment.jars import broker_jars, connector_jars, local_files_jar
+    from labs.equipment.jars import all_jars, connector_jars
     from labs.equipment.java import find_java
 
     if arguments.print_connector:
@@ -24,6 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     java = find_java()
     console.print(f"Java {java.version} ({java.origin})")
     with console.status("Fetching and checking the jars of Kafka and of Spark's connector (20 s the first time)"):
-        jars = [*broker_jars(), *connector_jars(), local_files_jar()]
+        jars = all_jars()
     console.print(f"{len(jars)} jars, all as recorded")
     return 0

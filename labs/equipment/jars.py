@@ -43,18 +43,26 @@ def broker_jars() -> tuple[Path, ...]:
     return _verified(KAFKA)
 
 
-@functools.cache
 def connector_jars() -> tuple[Path, ...]:
     """Return the connector's jars less those that pyspark ships itself. Raises JarRefused."""
     shipped = {_artifact(jar.name) for jar in Path(pyspark.__file__).with_name("jars").glob("*.jar")}
-    return tuple(jar for jar in _verified(SPARK) if _artifact(jar.name) not in shipped | {LOCAL_FILES})
+    return tuple(jar for jar in _spark_jars() if _artifact(jar.name) not in shipped | {LOCAL_FILES})
+
+
+def local_files_jar() -> Path:
+    """Return the jar of `com.globalmentor.apache.hadoop.fs.BareLocalFileSystem`. Raises JarRefused."""
+    [found] = (jar for jar in _spark_jars() if _artifact(jar.name) == LOCAL_FILES)
+    return found
+
+
+def all_jars() -> tuple[Path, ...]:
+    """Return every jar that the lab uses, fetched if need be and verified. Raises JarRefused."""
+    return (*broker_jars(), *connector_jars(), local_files_jar())
 
 
 @functools.cache
-def local_files_jar() -> Path:
-    """Return the jar of `com.globalmentor.apache.hadoop.fs.BareLocalFileSystem`. Raises JarRefused."""
-    [found] = (jar for jar in _verified(SPARK) if _artifact(jar.name) == LOCAL_FILES)
-    return found
+def _spark_jars() -> tuple[Path, ...]:
+    return _verified(SPARK)
 
 
 def _artifact(jar_name: str) -> str:

@@ -17,7 +17,7 @@ import pyspark
 from jgo.constants import default_jgo_cache, default_maven_repo
 
 from labs.equipment.check import Step, Unfit
-from labs.equipment.jars import broker_jars, connector_jars, local_files_jar
+from labs.equipment.jars import all_jars, connector_jars
 from labs.equipment.java import find_java, lab_cache
 from labs.equipment.ports import free_ports
 
@@ -56,8 +56,7 @@ def _java() -> str:
 
 
 def _jars() -> str:
-    jars = [*broker_jars(), *connector_jars(), local_files_jar()]
-    return f"{len(jars)}, each with its recorded sum"
+    return f"{len(all_jars())}, each with its recorded sum"
 
 
 def _connector() -> str:

@@ -94,7 +94,7 @@ def test_a_connector_of_another_version_is_told(monkeypatch, tmp_path):
 
 
 def test_a_refused_jar_comes_with_its_own_cure(monkeypatch):
-    monkeypatch.setattr(machine, "broker_jars", jars.broker_jars.__wrapped__)
+    monkeypatch.setattr(jars, "broker_jars", jars.broker_jars.__wrapped__)
     monkeypatch.setattr(jars, "read_sums", lambda endpoint: {"absent-1.0.jar": "0"})
     monkeypatch.setattr(jars, "_fetch", lambda endpoint, anew=False: [])
     check = look("Jars")

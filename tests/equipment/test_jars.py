@@ -41,7 +41,9 @@ def fetched(monkeypatch, tmp_path):
 
 
 def verified():
-    return connector_jars.__wrapped__()  # anew: without the cache
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jars, "_spark_jars", jars._spark_jars.__wrapped__)  # anew: without the cache
+        return connector_jars()
 
 
 def test_the_connector_has_the_version_of_the_installed_pyspark():
