@@ -1,13 +1,23 @@
-"""The bench of the tests: one broker and one Spark session for all of them, and a fresh topic for each."""
+"""The bench of the tests: one broker and one Spark session for all of them, a log to count, a fresh topic for each.
+
+The log is a classroom's: 12 windows of 8 clients, 10 requests each, so that every count is 10.
+"""
 
 from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import dataclass
 
 import pytest
 
 from labs.equipment import Broker, create_topic, spark_session
+from labs.evidence.expected import count_by_window
+from labs.pipeline import close_windows, replay
+from labs.pipeline.generate import classroom
+
+# One window's worth of records; batches 3 to 12 emit a window of 8 results each.
+RECORDS_PER_BATCH = 80
 
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.
 for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
@@ -46,3 +56,33 @@ def topic(broker):
 def spark():
     """The lab's session. It belongs to the process, so no test stops it."""
     return spark_session("tests")
+
+
+@dataclass(frozen=True)
+class Classroom:
+    topic: str
+    expected: dict[tuple[int, str], int]
+
+
+@pytest.fixture(scope="session")
+def classroom_log(broker) -> Classroom:
+    """Return a source topic that holds the log, and what there is to count in it."""
+    accesses = list(classroom(windows=12, clients=8))
+    topic = create_topic(broker.bootstrap_servers, "classroom_log", partitions=1)
+    sent = replay(accesses, broker.bootstrap_servers, topic)
+    close_windows(sent.last_time_ms, broker.bootstrap_servers, topic)
+    return Classroom(topic, count_by_window(accesses))
+
+
+@pytest.fixture
+def job_options(broker, topic, classroom_log, tmp_path):
+    """Return what JobProcess needs to count the log into a fresh topic."""
+    results = topic()
+    return {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "source_topic": classroom_log.topic,
+        "sink_topic": results,
+        "name": results,
+        "checkpoint": tmp_path / "check point",
+        "records_per_batch": RECORDS_PER_BATCH,
+    }

@@ -116,12 +116,17 @@ def _spark_home(master: str) -> Path:
 
 def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     """Return what the driver's JVM must know when it starts; under spark-submit it has started."""
-    options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", *(QUICK_START if quick_start else ())]
+    options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _temporary(), *(QUICK_START if quick_start else ())]
     return {
         "spark.driver.extraJavaOptions": " ".join(options),
         "spark.driver.memory": "2g",
         "spark.jars": ",".join(jar.as_uri() for jar in connector_jars()),
     }
+
+
+def _temporary() -> str:
+    """Return the JVM's option that puts its temporary files where Python's are: where TMPDIR says."""
+    return f'"-Djava.io.tmpdir={tempfile.gettempdir()}"'
 
 
 def _quick_files() -> dict[str, str]:
@@ -152,7 +157,11 @@ def _settings(here: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
     }
     if here:
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.extraJavaOptions": _temporary(),
+        }
     return settings
 
 

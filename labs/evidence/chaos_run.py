@@ -122,20 +122,16 @@ def run_chaos(
         )
         kills = [strike.began for strike in journal.strikes if strike.kind in KILLS["driver"]]
         arrivals = [moment - journal.started for moment in watcher.arrivals]
-    for left in ("tmp",) if not verdict.valid else ("tmp", "kafka", "checkpoint"):
-        shutil.rmtree(directory / left, ignore_errors=True)
+    if verdict.valid:
+        for evidence in ("kafka", "checkpoint"):
+            shutil.rmtree(directory / evidence, ignore_errors=True)
     return ChaosReport(plan, verdict, journal.strikes, samples, recoveries(kills, arrivals), traffic.records, directory)
 
 
 def job_options(plan: ChaosPlan, servers: str, directory: Path) -> dict[str, object]:
     """Return how the job is to be run, as options of JobProcess."""
-    temporary = directory / "tmp"  # a killed driver cannot tidy up what it left there
-    temporary.mkdir()
-    environment = {"TMPDIR": str(temporary)}
-    if plan.executors:
-        environment["SPARK_MASTER"] = f"local-cluster[{plan.executors},1,1024]"
     return {
-        "environment": environment,
+        "environment": {"SPARK_MASTER": f"local-cluster[{plan.executors},1,1024]"} if plan.executors else {},
         "bootstrap_servers": servers,
         "checkpoint": directory / "checkpoint",
         "sink": plan.sink,

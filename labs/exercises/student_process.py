@@ -77,7 +77,8 @@ class StudentProcess:
         """Run the function once, and kill it at `crash` if it gets there."""
         self._runs += 1
         place = self.directory / f"run-{self._runs}"
-        place.mkdir()
+        temporary = place / "tmp"  # its own, because a Spark that is killed cannot tidy up what it left there
+        temporary.mkdir(parents=True)
         spec = {
             "file": str(self._file),
             "shown_as": self._shown_as,
@@ -98,7 +99,7 @@ class StudentProcess:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TMPDIR": str(temporary)},
             )
         leash = Leash(process.pid, group=True)
         try:

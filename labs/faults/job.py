@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,16 +40,23 @@ class JobProcess:
                 command += [f"--{name.replace('_', '-')}", str(value)]
         for fault in faults:
             command += ["--fault", str(fault)]
-        handle, name = tempfile.mkstemp(prefix="labs-job-", suffix=".log")
-        self.log_file = Path(name)
-        with os.fdopen(handle, "wb") as log:
+        self._directory = Path(tempfile.mkdtemp(prefix="labs-job-"))
+        self._log_file, temporary = self._directory / "output.log", self._directory / "tmp"
+        temporary.mkdir()  # its own, because a Spark that is killed cannot tidy up what it left there
+        with self._log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "PYTHONUNBUFFERED": "1",
+                    "TMPDIR": str(temporary),
+                    **(environment or {}),
+                },
             )
         self._leash = Leash(self._process.pid)
 
@@ -107,7 +115,7 @@ class JobProcess:
 
     def output(self) -> str:
         """Return what the job has printed so far."""
-        return self.log_file.read_text(errors="replace")
+        return self._log_file.read_text(errors="replace")
 
     def last_line(self) -> str:
         lines = self.output().strip().splitlines()
@@ -121,10 +129,10 @@ class JobProcess:
         return self
 
     def close(self) -> None:
-        """Kill the job if it still runs, and delete what it printed."""
+        """Kill the job if it still runs, and delete what it printed and its temporary files."""
         if self.running:
             self.kill()
-        self.log_file.unlink(missing_ok=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def __exit__(self, *_) -> None:
         self.close()

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import random
+import tempfile
 
 import pytest
 
-from labs.equipment import create_topic, eventually
+from labs.equipment import eventually
 from labs.evidence.audit import audit
 from labs.evidence.checkpoint import read_checkpoint
-from labs.evidence.expected import count_by_window
 from labs.evidence.prediction import predict, read_source_records
 from labs.evidence.reader import read_results
 from labs.faults import Fault, JobFailed, JobProcess, Supervisor
-from labs.pipeline import FAULT_POINTS, close_windows, replay
-from labs.pipeline.generate import classroom
+from labs.pipeline import FAULT_POINTS
 
 KILLS = 10
-
-
-@pytest.fixture(scope="module")
-def classroom_log(broker):
-    servers, accesses = broker.bootstrap_servers, list(classroom(windows=14, clients=8))
-    source = create_topic(servers, "job_classroom", 1)
-    close_windows(replay(accesses, servers, source).last_time_ms, servers, source)
-    return source, count_by_window(accesses)
-
-
-@pytest.fixture
-def job_options(broker, topic, classroom_log, tmp_path):
-    results = topic()
-    return {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "source_topic": classroom_log[0],
-        "sink_topic": results,
-        "name": results,
-        "checkpoint": tmp_path / "check point",
-        "records_per_batch": 80,
-    }
 
 
 @pytest.mark.timeout(600)
@@ -50,7 +28,7 @@ def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_dou
 
     attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
     assert [str(a.error).split(";")[0] for a in attempts[:-1]] == ["killed by SIGKILL"] * len(faults)
-    verdict = audit(classroom_log[1], read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
+    verdict = audit(classroom_log.expected, read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
     assert verdict.valid, verdict
 
 
@@ -79,7 +57,7 @@ def test_ten_seeded_sigkills_at_least_once_lose_nothing_and_double_what_the_chec
         predicted += len(repeated.keys() & published)
 
     Supervisor(killed_in_batch, restarts=KILLS, delay=0, report=predict_what_a_restart_repeats).run()
-    verdict = audit(classroom_log[1], read_results(servers, job_options["sink_topic"]))
+    verdict = audit(classroom_log.expected, read_results(servers, job_options["sink_topic"]))
     assert verdict.lost == 0, verdict
     assert verdict.duplicated == predicted
 
@@ -94,8 +72,19 @@ def test_zombie_woken_after_its_successor_committed_is_fenced(job_options, class
         zombie.resume()
         with pytest.raises(JobFailed, match="fenced"):
             zombie.wait(120)
-    verdict = audit(classroom_log[1], read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
+    verdict = audit(classroom_log.expected, read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
     assert verdict.valid, verdict
+
+
+def test_killed_job_leaves_no_temporary_file(job_options, tmp_path, monkeypatch):
+    place = tmp_path / "temporary files"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    with JobProcess(**job_options) as job:
+        eventually(lambda: "batch 1 begins" in job.output() or not job.running, timeout=120)
+        job.kill()
+        assert list(place.glob("*/tmp/blockmgr-*")), "Spark keeps its temporary files somewhere else"
+    assert not list(place.iterdir())
 
 
 def test_job_that_cannot_start_says_why_in_its_last_line(tmp_path, broker):

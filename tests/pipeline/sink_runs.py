@@ -10,7 +10,7 @@ from pathlib import Path
 
 from labs.faults import Fault, Supervisor, armed
 from labs.pipeline import FAULT_POINTS, ip_count
-from tests.pipeline.conftest import RECORDS_PER_BATCH
+from tests.conftest import RECORDS_PER_BATCH
 
 ROOT = Path(__file__).parents[2]
 POINTS_OF_A_WRITE = FAULT_POINTS[:-1]

@@ -12,7 +12,7 @@ from labs.evidence.reader import read_results, read_to_end
 from labs.faults import Fault, Supervisor, armed
 from labs.pipeline import FAULT_POINTS, ExactlyOnceKafkaSink, ip_count
 from labs.pipeline.marker import Marker
-from tests.pipeline.conftest import RECORDS_PER_BATCH
+from tests.conftest import RECORDS_PER_BATCH
 from tests.pipeline.mutants import NoMarker, SkipsWithoutDraining
 
 BATCHES = range(3, 13)  # ten batches that have results

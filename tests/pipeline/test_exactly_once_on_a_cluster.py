@@ -40,9 +40,8 @@ def cluster(request):
 
 
 @pytest.mark.timeout(600)
-def test_killed_driver_and_killed_executor_neither_lose_nor_double(cluster, job_options, classroom_log, tmp_path):
-    environment = {"SPARK_MASTER": cluster.master, "TMPDIR": str(tmp_path)}
-    options = job_options | {"environment": environment, "checkpoint": tmp_path / "check point"}
+def test_killed_driver_and_killed_executor_neither_lose_nor_double(cluster, job_options, classroom_log):
+    options = job_options | {"environment": {"SPARK_MASTER": cluster.master}}
     with JobProcess((CRASH,), **options) as job, pytest.raises(JobFailed, match="killed by SIGKILL"):
         job.wait(120)
     with JobProcess(**options) as job:

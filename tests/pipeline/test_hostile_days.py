@@ -23,8 +23,8 @@ from labs.faults import Fault, JobFailed, JobProcess, armed
 from labs.pipeline import ExactlyOnceKafkaSink, count_ips, read_source, replay, start_query
 from labs.pipeline.generate import classroom
 from labs.pipeline.query_failure import why
+from tests.conftest import RECORDS_PER_BATCH
 from tests.pipeline import sink_runs
-from tests.pipeline.conftest import RECORDS_PER_BATCH
 
 ROOT = Path(__file__).parents[2]
 PRIVATE_MOUNTS = ("unshare", "--map-root-user", "--mount")  # for the process and its children alone

@@ -20,7 +20,7 @@ from labs.pipeline.decision_log import Decision, DecisionConflict, DecisionLog, 
 from labs.pipeline.end_transaction import FinishFailed, TransactionLost, end_once, finish
 from labs.pipeline.prepared import PreparedTransaction, PrepareFailed, PreparingProducer
 from labs.pipeline.two_phase import TWO_PHASE_POINTS, lingering, recover
-from tests.pipeline.conftest import RECORDS_PER_BATCH
+from tests.conftest import RECORDS_PER_BATCH
 from tests.pipeline.two_phase_run import PARTICIPANTS, Run
 
 DECIDED = ("after_decision", "between_ends", "after_ends")
