@@ -1,4 +1,8 @@
-"""Transactional producers with an epoch of their own, prepared in the background."""
+"""Transactional producers with an epoch of their own, prepared in the background.
+
+A Kafka from 4.0 on can give a producer a new epoch with every commit (KIP-890), but librdkafka does not ask for that
+yet (its issue 5423). Until then, a new epoch takes a new producer.
+"""
 
 from __future__ import annotations
 

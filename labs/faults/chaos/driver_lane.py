@@ -70,7 +70,7 @@ class DriverLane(Lane):
         job = JobProcess((fault,) if fault else (), **self._options)
         try:
             while job.running and not self._stopped:
-                job = self._strike(kind, job)
+                job = self._strike(kind, job, fault)
                 # A point must be known before the start, so it is no choice for a driver that is running.
                 kind = self._draw(tuple(each for each in self.kinds if each != "driver-point"))
             self._mourn(job, fault)
@@ -83,7 +83,7 @@ class DriverLane(Lane):
     def _draw_point(self) -> Fault:
         return Fault(self.random.choice(FAULT_POINTS), self._next_batch() + self.random.randint(1, 4), "kill")
 
-    def _strike(self, kind: str | None, job: JobProcess) -> JobProcess:
+    def _strike(self, kind: str | None, job: JobProcess, fault: Fault | None) -> JobProcess:
         """Let the driver work for a moment, then strike; return the driver that goes on."""
         early = kind == "driver-kill" and self.random.random() < 0.25
         if not early:
@@ -92,7 +92,8 @@ class DriverLane(Lane):
         if kind is None or self.is_calm or not job.running:
             self.wait(1, until=lambda: self._is_over(job))
         elif kind == "driver-point":
-            self.wait(30, until=lambda: self._is_over(job))
+            # A batch without rows does not come to every point.
+            self.wait(30, until=lambda: self._is_over(job) or self._next_batch() > fault.batch + 1)
         elif kind == "driver-kill":
             self.journal.note(kind, "" if _works(job) else "before its first batch")
             self._killed = job
