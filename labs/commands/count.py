@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 EXAMPLES = """examples:
@@ -12,6 +14,7 @@ EXAMPLES = """examples:
   python -m labs count access.log access.log.1.gz --plot counts.png
   zcat old/*.gz | python -m labs count - --json > counts.json
 """
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         zone = ZoneInfo(arguments.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"no time zone is called {arguments.timezone!r}; an example: Europe/Berlin") from error
+    if arguments.top < 1:
+        raise ValueError(f"--top is {arguments.top}; expected 1 or more")
+    if arguments.plot:
+        check_plot(Path(arguments.plot))
     for log in arguments.logs:
         check_readable(log)
     with bench_progress(console) as progress:
@@ -52,7 +59,18 @@ def run(arguments: argparse.Namespace) -> int:
             show(counted, arguments, console)
             if arguments.keep:
                 keep(broker, counted, console)
+    if counted.log.bad and not counted.log.good:
+        print("python -m labs count: not one line could be read as an access", file=sys.stderr)
+        return 1
     return 0 if counted.audit.valid or not counted.log.good else 1
+
+
+def check_plot(file: Path) -> None:
+    """Raise ValueError unless a picture can be saved there: before the work, not after it."""
+    if file.suffix.lower() not in PICTURES:
+        raise ValueError(f"--plot {file}: the name must end in {', '.join(PICTURES)}")
+    if not os.access(file.parent, os.W_OK):
+        raise ValueError(f"--plot {file}: {file.parent} is no directory that can be written to")
 
 
 def show(counted, arguments: argparse.Namespace, console) -> None:

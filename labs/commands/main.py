@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 
 # In the order of --help: command -> what it does.
 COMMANDS = {
-    "demo": "run the pipeline, crash it, audit it, plot it",
+    "demo": "count a log, then climb the staircase: crash, restart, audit, plot",
     "count": "count the requests per IP of an access log",
     "generate": "write a seeded access log",
     "chaos": "break everything at random, and audit what came of it",
@@ -41,6 +42,8 @@ def main(argv: list[str] | None = None) -> int:
             sub.description, sub.epilog = module.__doc__, getattr(module, "EXAMPLES", None)
             module.add_arguments(sub)
     arguments = parser.parse_args(argv)
+    # Commands say themselves what there is to say; py4j would log a Ctrl-C, and what fails after it, with all stacks.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         return module.run(arguments)
     except KeyboardInterrupt:

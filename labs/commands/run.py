@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 
 EXAMPLES = """examples:
   python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint
@@ -57,7 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     with armed(*faults):
         try:
             query = ip_count.start(ip_count.ip_count(records), _telling(_sink(arguments)), checkpoint, **trigger)
-            query.awaitTermination()
+            try:
+                query.awaitTermination()
+            except KeyboardInterrupt:
+                query.stop()  # or it would go on
+                raise
         except (PySparkException, Py4JJavaError) as error:
             torn = damage(checkpoint)
             raise RuntimeError(f"the checkpoint is damaged: {torn}" if torn else why(error)) from error
@@ -80,8 +85,13 @@ def _sink(arguments: argparse.Namespace):
 
 def _telling(sink):
     def tell(rows, batch_id: int) -> None:
-        print(f"batch {batch_id} begins", flush=True)
+        _say(f"batch {batch_id} begins")
         sink(rows, batch_id)
-        print(f"batch {batch_id} done", flush=True)
+        _say(f"batch {batch_id} done")
 
     return tell
+
+
+def _say(line: str) -> None:
+    """Print without the lock of `print`: held by a batch when Ctrl-C ends Python, it would end it with a core dump."""
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())

@@ -8,8 +8,10 @@ import functools
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +56,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
         if key not in submitted:
             builder = builder.config(key, value)
     try:
-        with _standard_error_to(spark_log()):
+        with _standard_error_to(spark_log()), _interrupts_as_before():
             session = builder.getOrCreate()
     except Exception as error:
         lines = spark_log().read_text(errors="replace").splitlines()
@@ -167,6 +169,17 @@ def _settings(here: bool) -> dict[str, str]:
 
 def _dotted(settings: dict[str, str]) -> dict[str, str]:
     return {key.replace("_", "."): value for key, value in settings.items()}
+
+
+@contextlib.contextmanager
+def _interrupts_as_before() -> Iterator[None]:
+    """Leave Ctrl-C to Python: Spark's handler would ask the JVM something in the middle of another question."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextlib.contextmanager

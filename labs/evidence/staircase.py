@@ -101,7 +101,12 @@ def run_stage(
             directories.append(tempfile.mkdtemp(prefix="labs-checkpoint-"))
         starting = "earliest" if number == 1 else stage.restarts_from
         records = ip_count.read_source(spark, bootstrap_servers, source_topic, starting, records_per_batch)
-        ip_count.start(ip_count.ip_count(records), sink, directories[-1]).awaitTermination()
+        query = ip_count.start(ip_count.ip_count(records), sink, directories[-1])
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()  # or it would go on
+            raise
 
     try:
         with armed(*faults) as struck:

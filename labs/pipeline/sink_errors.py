@@ -11,6 +11,7 @@ FENCED = {
     KafkaError.INVALID_TXN_STATE,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 }
+NO_SUCH_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
 
 class SinkRefused(RuntimeError):
@@ -26,7 +27,7 @@ class SinkRefused(RuntimeError):
             "  causes:   the checkpoint was deleted, or an older copy of it restored; another query uses the name; "
             "or the query rested longer than offsets.retention.minutes\n"
             "  to do:    restore the checkpoint; or give a new query a new name; or, knowing which batch of this "
-            f"checkpoint the topic holds last: python -m labs sink adopt {name} --batch N"
+            f"checkpoint the topic holds last: python -m labs sink adopt {name} (its --help says how)"
         )
 
 
@@ -43,6 +44,8 @@ def explain(error: Exception, name: str, batch_id: int, elapsed: float, timeout:
             f"the transaction was open for {elapsed:.1f} s and the broker aborted it, since transaction.timeout.ms is "
             f"{timeout * 1000:.0f}. Nothing is lost; raise transaction_timeout_ms above the longest batch"
         )
+    elif code in NO_SUCH_TOPIC:
+        why = f"Kafka has no such topic or partition ({error.args[0].str()}). Create it first"
     elif code in FENCED:
         why = "fenced: a newer producer of this name has taken over, in another query or a restarted one"
     else:

@@ -108,6 +108,25 @@ def test_unknown_time_zone_is_one_clear_line(capsys, tmp_path):
     assert "Europe/Berlin" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--plot", "nowhere/counts.png"), "is no directory that can be written to"),
+        (("--plot", "counts.xyz"), "must end in .png, .svg, .pdf"),
+        (("--top", "0"), "--top is 0; expected 1 or more"),
+    ],
+)
+def test_option_that_cannot_work_is_said_before_the_work(capsys, tmp_path, option, message):
+    log = write(tmp_path / "access.log", [b"1767225600000,192.0.2.1"])
+    assert main(["count", str(log), *option]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_log_without_one_good_line_is_a_failure(count, tmp_path):
+    code, report = count(write(tmp_path / "not a log", [b"junk", b"more junk"]))
+    assert (code, report["good"], report["bad"]) == (1, 0, 2)
+
+
 def test_plot_is_written(count, tmp_path):
     log, plot = write(tmp_path / "access.log", csv(classroom(2, 2))), tmp_path / "counts.png"
     count(log, "--plot", plot)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import tempfile
 
 import pytest
@@ -85,6 +87,16 @@ def test_killed_job_leaves_no_temporary_file(job_options, tmp_path, monkeypatch)
         job.kill()
         assert list(place.glob("*/tmp/blockmgr-*")), "Spark keeps its temporary files somewhere else"
     assert not list(place.iterdir())
+
+
+def test_ctrl_c_while_spark_works_is_one_line(job_options):
+    with JobProcess(**job_options) as job:
+        eventually(lambda: "batch 2 begins" in job.output() or not job.running, timeout=120)
+        os.kill(job.pid, signal.SIGINT)
+        with pytest.raises(JobFailed, match="exit code 130; stopped"):
+            job.wait(60)
+        assert "Traceback" not in job.output()
+        assert "Error" not in job.output()
 
 
 def test_job_that_cannot_start_says_why_in_its_last_line(tmp_path, broker):
