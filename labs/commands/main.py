@@ -8,6 +8,9 @@ import logging
 import os
 import sys
 
+# Commands say themselves what there is to say; py4j would log a Ctrl-C, and what fails after it, with all stacks.
+NO_LOG = logging.NullHandler()
+
 # In the order of --help: command -> what it does.
 COMMANDS = {
     "demo": "count a log, then climb the staircase: crash, restart, audit, plot",
@@ -42,8 +45,7 @@ def main(argv: list[str] | None = None) -> int:
             sub.description, sub.epilog = module.__doc__, getattr(module, "EXAMPLES", None)
             module.add_arguments(sub)
     arguments = parser.parse_args(argv)
-    # Commands say themselves what there is to say; py4j would log a Ctrl-C, and what fails after it, with all stacks.
-    logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger().addHandler(NO_LOG)
     try:
         return module.run(arguments)
     except KeyboardInterrupt:

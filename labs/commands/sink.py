@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from labs.pipeline.marker import NO_ANSWER_YET
+from confluent_kafka import KafkaException
+
+from labs.pipeline.marker import NO_ANSWER_YET, Marker, MarkerStore
 from labs.pipeline.sink_errors import NO_SUCH_TOPIC
 
 EXAMPLES = """examples:
@@ -36,10 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from confluent_kafka import KafkaException
-
-    from labs.pipeline.marker import Marker, MarkerStore
-
     if not all("=" in option for option in arguments.option):
         raise ValueError("--option wants KEY=VALUE, such as sasl.username=me")
     options = dict(option.split("=", 1) for option in arguments.option)
