@@ -1,30 +1,45 @@
-# Every target sets up what it needs, once, in .venv. Only Python 3.11+ and make must be there.
+# Every target sets up what it needs, once, in .venv. Only Python 3.11 to 3.14 and make must be there.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
+LOCK   := requirements.lock
+PYTEST := $(BIN)/python -m pytest
+# Two at a time, since half of the tests wait for something; a file's tests stay together, with the bench they share.
+SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+TESTS  ?= tests
 
-.PHONY: help setup demo test lab lint notebooks clean
+.PHONY: help setup demo check test tests soak lab lint types notebooks lock clean
 
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/'
 
 setup: $(READY)  ## install everything (also done by every other target)
 
-$(READY): requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+# Every wheel must have the sum that the lock has for it, uv and what builds pyspark too. pip itself is Python's own.
+$(READY): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 15) or sys.exit("Python 3.11 to 3.14 is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.13 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	$(BIN)/uv pip install --python $(BIN)/python --requirement requirements.txt
+	@sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) > $(VENV)/uv.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.lock
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes --build-constraint $(LOCK) --requirement $(LOCK)
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --build-constraint $(LOCK) --editable .
 	$(BIN)/python -m labs setup
 	@touch $@
 
 demo: $(READY)   ## run the pipeline, crash it, audit it, plot it
 	$(BIN)/python -m labs demo
 
-test: $(READY)   ## lint, unit and end-to-end tests, and every notebook
-	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder --durations 25
+check: lint types  ## between two edits, less than a minute: style, types, and the tests that start nothing
+	$(PYTEST) -q -m "not bench"
+
+test: lint types tests  ## all of it: style, types, unit and end-to-end tests, and every notebook
+
+tests: $(READY)  ## the tests alone, or some of them: make tests TESTS=tests/sink
+	$(PYTEST) $(SHARED) --durations 25 $(TESTS)
+
+soak: $(READY)   ## what is long by nature, for a night: chaos under ten seeds, each crash test a hundred times
+	$(BIN)/python -m labs soak
 
 lab: $(READY)    ## open the lessons in JupyterLab
 	$(BIN)/jupyter lab --ip=127.0.0.1 notebooks/00_start_here.ipynb
@@ -33,9 +48,16 @@ lint: $(READY)   ## check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+types: $(READY)  ## check types
+	$(BIN)/python -m mypy
+
 notebooks: $(READY)  ## execute all notebooks in place, cleanly
 	$(BIN)/python -m labs notebooks
 
+lock: $(READY)   ## after an edit of requirements.txt: find out what it needs in turn, and write all sums down
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" --output-file $(LOCK) requirements.txt
+
 clean:           ## delete what the targets made
-	rm -rf $(VENV) .pytest_cache .ruff_cache out
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,6 @@
 
 import sys
 
-from labs.commands import main
+from labs.commands.main import main
 
 sys.exit(main())

@@ -6,15 +6,20 @@ The log is a classroom's: 12 windows of 8 clients, 10 requests each, so that eve
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import uuid
 from dataclasses import dataclass
 
 import pytest
 
-from labs.equipment import Broker, create_topic, spark_session
-from labs.evidence.expected import count_by_window
-from labs.pipeline import close_windows, replay
-from labs.pipeline.generate import classroom
+from labs.equipment.broker import Broker
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.expected import count_by_window
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.log.replay import close_windows, replay
+from tests.bench import needs_bench
 
 # One window's worth of records; batches 3 to 12 emit a window of 8 results each.
 RECORDS_PER_BATCH = 80
@@ -22,6 +27,10 @@ RECORDS_PER_BATCH = 80
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.
 for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
     os.environ.pop(variable, None)
+
+# A script starts what it sends to the background deaf to Ctrl-C, and what the tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,6 +43,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         lesson = getattr(item, "callspec", None) and item.callspec.params.get("notebook")
         item.add_marker(pytest.mark.xdist_group(lesson.stem if lesson else str(item.path)))
+        if needs_bench(item):
+            item.add_marker(pytest.mark.bench)
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +67,19 @@ def topic(broker):
 def spark():
     """The lab's session. It belongs to the process, so no test stops it."""
     return spark_session("tests")
+
+
+@pytest.fixture
+def publish_rows(spark, tmp_path):
+    """Hand rows to a sink as batch 0 of a query: `publish_rows(sink, rows)`. Raises StreamingQueryException."""
+
+    def publish(sink, rows):
+        (source := tmp_path / "one-line").mkdir(exist_ok=True)
+        (source / "line").write_text("a batch\n")
+        stream = spark.readStream.text(str(source)).writeStream.trigger(availableNow=True)
+        stream.foreachBatch(lambda _, batch_id: sink(rows, batch_id)).start().awaitTermination()
+
+    return publish
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyspark
 import pytest
 import yaml
 
-from labs.equipment import Broker
+from labs.equipment.broker import Broker
 from labs.equipment.jars import KAFKA, KAFKA_VERSION, read_sums
 
 COMPOSE = yaml.safe_load(Path(__file__).parents[1].joinpath("docker-compose.yml").read_text())

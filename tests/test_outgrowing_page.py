@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from labs.equipment import Broker, SparkCluster, create_topic
+from labs.equipment.broker import Broker
+from labs.equipment.child_process import ChildProcess
+from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
-from labs.evidence.audit import audit
-from labs.evidence.expected import count_by_window
-from labs.evidence.reader import read_results
-from labs.pipeline import close_windows, replay
-from labs.pipeline.at_least_once import SINK_TOPIC
-from labs.pipeline.generate import classroom
-from labs.pipeline.source import SOURCE_TOPIC
+from labs.equipment.node import QUICK_START
+from labs.equipment.spark_cluster import SparkCluster
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.audit import audit
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.readers.results import read_results
+from labs.faults.job import events_in
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.log.replay import close_windows, replay
+from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT.joinpath("docs", "outgrowing-one-machine.md").read_text()
@@ -38,8 +42,22 @@ def replaced(line: str, addresses: dict[str, str]) -> str:
     return line
 
 
-@pytest.mark.timeout(600)
-def test_submit_line_counts_exactly_once_on_a_standalone_cluster_with_rocksdb(tmp_path):
+class Submitted(ChildProcess):
+    """The page's line, with our addresses; it says what `labs run` says."""
+
+    def __init__(self, line: str, log: Path):
+        environment = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_MASTER": "local[1]"}
+        environment["JDK_JAVA_OPTIONS"] = " ".join(QUICK_START)
+        environment.pop("SPARK_HOME", None)
+        super().__init__(["bash", "-c", line], log, cwd=ROOT, env=environment)
+
+    def has_begun(self, batch: int) -> bool:
+        assert self.pid, self.last_lines()
+        return {"event": "begins", "batch": batch} in events_in(self.output())
+
+
+@pytest.mark.timeout(1800)
+def test_submit_line_counts_exactly_once_on_a_standalone_cluster_with_driver_and_executor_killed(tmp_path):
     checkpoint, accesses = tmp_path / "checkpoint", list(classroom(windows=6, clients=8))
     with Broker() as kafka, SparkCluster() as cluster:
         servers = kafka.bootstrap_servers
@@ -54,12 +72,14 @@ def test_submit_line_counts_exactly_once_on_a_standalone_cluster_with_rocksdb(tm
                 "hdfs://namenode:8020/checkpoints/ip-count-eu": checkpoint.as_uri(),
             },
         ).replace(".venv/bin", os.path.relpath(Path(sys.executable).parent, ROOT))
-        environment = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_MASTER": "local[1]"}
-        environment.pop("SPARK_HOME", None)
-        ran = subprocess.run(
-            ["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
-        )
-        assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
+        line = f"{line.rstrip()} --records-per-batch 80"
+        first = Submitted(line, tmp_path / "first.log")
+        eventually(lambda: first.has_begun(3), timeout=600)
+        first.kill()
+        second = Submitted(line, tmp_path / "second.log")
+        eventually(lambda: second.has_begun(4), timeout=600)
+        cluster.kill_executor()
+        assert second.wait(600) == 0, second.last_lines()
         # What spark-submit was told went before SPARK_MASTER and before the lab's own settings.
         assert "Registering app ip-count-eu" in cluster.daemons[0].log_file.read_text()
         assert {each.name for each in (checkpoint / "state" / "0").iterdir()} >= {"0", "1", "2", "3"}

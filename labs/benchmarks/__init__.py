@@ -1,1 +1,0 @@
-"""Measurements of the lab on this machine. Numbers are for comparison side by side, never for a test."""

@@ -8,10 +8,13 @@ import time
 import uuid
 from collections.abc import Iterator
 
-from labs.equipment import Broker, SparkCluster, create_topic, eventually
-from labs.faults import JobProcess
-from labs.pipeline import close_windows, replay
-from labs.pipeline.generate import Traffic
+from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
+from labs.equipment.spark_cluster import SparkCluster
+from labs.equipment.topics import create_topic
+from labs.faults.job import JobProcess
+from labs.pipeline.log.generate import Traffic
+from labs.pipeline.log.replay import close_windows, replay
 
 
 def measure(records: int = 1_000_000, rounds: int = 3) -> Iterator[tuple[str, float, str]]:
@@ -35,9 +38,15 @@ def measure(records: int = 1_000_000, rounds: int = 3) -> Iterator[tuple[str, fl
 
 def _count(servers: str, source: str, master: str) -> float:
     results = create_topic(servers, f"results_{uuid.uuid4().hex[:8]}", 1)
-    options = {"bootstrap_servers": servers, "source_topic": source, "sink_topic": results, "name": results}
-    with JobProcess(environment={"SPARK_MASTER": master}, checkpoint=tempfile.mkdtemp(), **options) as job:
-        eventually(lambda: "batch 0 begins" in job.output() or not job.running, timeout=120, interval=0.01)
+    with JobProcess(
+        environment={"SPARK_MASTER": master},
+        bootstrap_servers=servers,
+        checkpoint=tempfile.mkdtemp(),
+        source_topic=source,
+        sink_topic=results,
+        name=results,
+    ) as job:
+        eventually(lambda: job.has_begun(0) or not job.running, timeout=120, interval=0.01)
         started = time.perf_counter()
         job.wait(300)
         return time.perf_counter() - started

@@ -10,12 +10,16 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from labs.equipment import Broker, create_topic, spark_session
-from labs.pipeline import ExactlyOnceKafkaSink, close_windows, count_ips, read_source, replay, start_query
-from labs.pipeline.access_log import read_access_log
-from labs.pipeline.event_time_order import in_event_time_order
-from labs.pipeline.generate import Traffic, format_line
-from labs.pipeline.log_report import LogReport
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
+from labs.pipeline.log.access_log import read_access_log
+from labs.pipeline.log.event_time_order import in_event_time_order
+from labs.pipeline.log.generate import Traffic, format_line
+from labs.pipeline.log.log_report import LogReport
+from labs.pipeline.log.replay import close_windows, replay
+from labs.pipeline.query.ip_count import count_ips, read_source, start_query
 
 
 def measure(small: int = 2_000_000, large: int = 10_000_000) -> Iterator[tuple[str, float, str]]:

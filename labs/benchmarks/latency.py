@@ -20,24 +20,33 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from labs.equipment import Broker, create_topic, eventually, spark_session
-from labs.evidence import count_by_window
-from labs.evidence.watcher import Watcher
-from labs.pipeline import AtLeastOnceKafkaSink, ExactlyOnceKafkaSink, count_ips, read_source, start_query
-from labs.pipeline.access_log import Access
-from labs.pipeline.generate import WINDOW_MS, Traffic
-from labs.pipeline.live_traffic import LiveTraffic
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.readers.watcher import Watcher
+from labs.pipeline.log.access_log import Access
+from labs.pipeline.log.generate import Traffic
+from labs.pipeline.log.live_traffic import LiveTraffic
+from labs.pipeline.query.ip_count import count_ips, read_source, start_query
+from labs.pipeline.records import LATENESS_MS, WINDOW_MS, window_start
+from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
 RATE = 5_000  # records per second
 # Seconds of event time per second: a window in 1.04 s. Not one a second, or all of them would end at the same
 # moment between two triggers.
 SPEED = 4.8
-LATENESS_MS = 5_000
 CLIENTS = 200
 WARM_UP = 15  # windows that do not count
 SINKS = {
-    "exactly once": lambda topic, servers: ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers),
-    "at least once": lambda topic, servers: AtLeastOnceKafkaSink(topic, bootstrap_servers=servers),
+    "exactly once": lambda topic, servers, **options: ExactlyOnceKafkaSink(
+        topic, topic, bootstrap_servers=servers, **options
+    ),
+    "at least once": lambda topic, servers, **options: AtLeastOnceKafkaSink(
+        topic, bootstrap_servers=servers, **options
+    ),
 }
 RUNS = (("exactly once", None), ("at least once", None), ("exactly once", 1.0), ("exactly once", 5.0))
 
@@ -94,7 +103,9 @@ def run_traffic(
     traffic = LiveTraffic(_noting(requests, closable), bootstrap_servers, source, RATE)
     try:
         _wait(lambda: len(closable) >= warm_up and query.lastProgress, query)
-        first = query.lastProgress.batchId + 1
+        progress = query.lastProgress
+        assert progress is not None  # it was waited for
+        first = progress.batchId + 1
         _wait(lambda: len(closable) >= warm_up + windows, query)
         batches = [batch.durationMs for batch in query.recentProgress if batch.batchId >= first]
         traffic.stop()
@@ -115,7 +126,7 @@ def _noting(accesses: Iterable[Access], closable: dict[int, float]) -> Iterator[
     window = None
     for access in accesses:
         if window is None:
-            window = access[0] // WINDOW_MS * WINDOW_MS
+            window = window_start(access[0])
         while access[0] >= window + WINDOW_MS + LATENESS_MS:
             closable[window] = time.monotonic()
             window += WINDOW_MS

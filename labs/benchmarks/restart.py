@@ -8,14 +8,20 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 from pyspark.errors import StreamingQueryException
 
-from labs.equipment import Broker, create_topic, spark_session
-from labs.evidence.reader import read_results
-from labs.faults import Fault, JobFailed, JobProcess, armed
-from labs.pipeline import ExactlyOnceKafkaSink, close_windows, count_ips, read_source, replay, start_query
-from labs.pipeline.generate import classroom
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
+from labs.evidence.readers.results import read_visible
+from labs.faults.fault import Fault, FaultPoints
+from labs.faults.job import JobFailed, JobProcess
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.log.replay import close_windows, replay
+from labs.pipeline.query.ip_count import count_ips, read_source, start_query
 
 CRASH = Fault("before_write", 4)
 
@@ -35,19 +41,20 @@ def measure(rounds: int = 5) -> Iterator[tuple[str, float, str]]:
 
 def _in_session(spark, servers: str, source: str) -> float:
     topic, checkpoint = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1), tempfile.mkdtemp()
-    sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers)
+    points = FaultPoints()
+    sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, points=points)
 
     def start():
         return start_query(count_ips(read_source(spark, servers, source, records_per_batch=80)), sink, checkpoint)
 
-    with armed(CRASH), contextlib.suppress(StreamingQueryException):
+    with points.armed(CRASH), contextlib.suppress(StreamingQueryException):
         start().awaitTermination()
     return _until_more(servers, topic, start)
 
 
 def _as_process(servers: str, source: str) -> float:
     topic, checkpoint = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1), tempfile.mkdtemp()
-    options = dict(
+    options: dict[str, Any] = dict(
         bootstrap_servers=servers,
         checkpoint=checkpoint,
         source_topic=source,
@@ -62,11 +69,14 @@ def _as_process(servers: str, source: str) -> float:
 
 def _until_more(servers: str, topic: str, restart) -> float:
     """Restart, and return the seconds until the topic has more results than before."""
-    before, started = len(read_results(servers, topic)), time.perf_counter()
+    before, started = len(read_visible(servers, topic)), time.perf_counter()
     running = restart()
-    while len(read_results(servers, topic)) == before:
+    while len(read_visible(servers, topic)) == before:
         if time.perf_counter() - started > 120:
             raise TimeoutError("no new result within 120 s of the restart")
     seconds = time.perf_counter() - started
-    running.wait(120) if isinstance(running, JobProcess) else running.awaitTermination()
+    if isinstance(running, JobProcess):
+        running.wait(120)
+    else:
+        running.awaitTermination()
     return seconds

@@ -5,11 +5,18 @@ from __future__ import annotations
 import statistics
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from labs.equipment import Broker, create_topic, spark_session
-from labs.pipeline import AtLeastOnceKafkaSink, ExactlyOnceKafkaSink, read_source, replay, start_query
-from labs.pipeline.generate import Traffic
+from pyspark.sql import DataFrame
+
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
+from labs.pipeline.log.generate import Traffic
+from labs.pipeline.log.replay import replay
+from labs.pipeline.query.ip_count import read_source, start_query
+from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
 # rows per batch -> batches per run
 SIZES = {100: 40, 10_000: 20, 1_000_000: 3}
@@ -50,19 +57,19 @@ def _medians(name: str, *sinks: list[dict[str, int]]) -> list[float]:
     return [statistics.median(durations[name] for durations in sink) for sink in sinks]
 
 
+def _sink(kind: type, servers: str, topic: str) -> Callable[[DataFrame, int], None]:
+    """Return our sink, or a foreachBatch function that is Spark's own and nothing else."""
+    if kind is ExactlyOnceKafkaSink:
+        return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, batch_headers=False)
+    options = {"kafka.bootstrap.servers": servers, "topic": topic}
+    return lambda rows, _: rows.write.format("kafka").options(**options).save()
+
+
 def _run(spark, servers: str, source: str, kind: type, size: int) -> list[dict[str, int]]:
     """Copy the source through one sink and return Spark's durations of each full batch, in ms."""
     topic = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1)
-    if kind is ExactlyOnceKafkaSink:
-        sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, batch_headers=False)
-    else:
-        options = {"kafka.bootstrap.servers": servers, "topic": topic}
-
-        def sink(rows, batch_id: int) -> None:
-            rows.write.format("kafka").options(**options).save()
-
     rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")
-    query = start_query(rows, sink, tempfile.mkdtemp())
+    query = start_query(rows, _sink(kind, servers, topic), tempfile.mkdtemp())
     query.awaitTermination()
     full = [batch for batch in query.recentProgress if batch.numInputRows >= size * 0.9]
     return [batch.durationMs for batch in full[1:]]

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import importlib
 
-    from rich.console import Console
+    from labs.commands.progress import plain_console
 
     options = {"rounds": arguments.rounds}
     if arguments.benchmark == "ingest":
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.benchmark == "latency":
         options = {"windows": arguments.windows}
     module = importlib.import_module(f"labs.benchmarks.{arguments.benchmark}")
-    with Console(stderr=True).status("measuring; each line comes as it is known"):
+    with plain_console(stderr=True).status("measuring; each line comes as it is known"):
         for row in module.measure(**options):
             if isinstance(row, dict):
                 print(" · ".join(f"{name}: {value:,.6g}" for name, value in row.items()), flush=True)

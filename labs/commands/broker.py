@@ -35,25 +35,24 @@ def port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
+    from labs.commands.progress import plain_console
     from labs.equipment.broker import Broker
     from labs.equipment.eventually import eventually
     from labs.equipment.node import BrokerError
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = plain_console(stderr=True)
     directory = arguments.directory and arguments.directory.expanduser()
     try:
         broker = Broker(nodes=arguments.nodes, port=arguments.port, directory=directory)
         try:
             with console.status("Starting the broker"):
                 broker.start()
-            print(broker.bootstrap_servers, flush=True)
             for node in broker.nodes:
-                console.print(f"Log: {node.log_file}", markup=False)
+                console.print(f"Log: {node.log_file}", soft_wrap=True)
             console.print("Ctrl-C ends it" + ("" if directory else " and deletes its data"))
+            print(broker.bootstrap_servers, flush=True)  # last: a program that reads it may end us at once
             dead = eventually(lambda: [node for node in broker.nodes if not node.pid], timeout=math.inf, interval=0.5)
             raise BrokerError(f"the broker ended, and not because of this program.\n{dead[0].last_lines()}")
         finally:

@@ -20,7 +20,7 @@ moments depend on the machine, and are in the report.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from labs.faults.chaos import KINDS
+    from labs.faults.chaos.plan import KINDS
     from labs.faults.job import SINKS
 
     what = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
@@ -51,12 +51,13 @@ def victims(text: str) -> tuple[str, int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
     from rich.live import Live
 
-    from labs.evidence.chaos_plot import plot_chaos
-    from labs.evidence.chaos_run import run_chaos
-    from labs.faults.chaos import KINDS, WITHOUT_EXECUTORS, ChaosPlan
+    from labs.commands.progress import plain_console
+    from labs.evidence.plots.chaos_plot import plot_chaos
+    from labs.evidence.plots.style import figure_of
+    from labs.faults.chaos.plan import KINDS, WITHOUT_EXECUTORS, ChaosPlan
+    from labs.runs.chaos import run_chaos
 
     kinds = tuple(arguments.faults or (KINDS if arguments.executors else WITHOUT_EXECUTORS))
     plan = ChaosPlan(
@@ -71,13 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     directory = arguments.output.resolve() / f"chaos-{plan.sink}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
     screen = Screen(plan)
-    console = Console(stderr=True, highlight=False)
+    console = plain_console(stderr=True)
     with Live(screen, console=console, refresh_per_second=4, transient=True):
         report = run_chaos(plan, directory, screen.strikes.append, screen.see)
     numbers = json.dumps(report.as_dict(), indent=2)
     (directory / "report.json").write_text(numbers)
     plot = directory / "timeline.png"
-    plot_chaos(report).figure.savefig(plot, dpi=120)
+    figure_of(plot_chaos(report)).savefig(plot, dpi=120)
     if arguments.json:
         print(numbers)
     else:
@@ -96,6 +97,7 @@ class Screen:
 
     def __rich__(self):
         from rich.table import Table
+        from rich.text import Text
 
         title = f"chaos, seed {self.plan.seed}, {self.plan.minutes:g} min into the {self.plan.sink} sink"
         if self._latest:
@@ -103,24 +105,25 @@ class Screen:
             title += f"\n{now.seconds:4.0f} s: {now.sent:,} records sent, {now.lag:,} behind, {now.visible:,} results"
         table = Table("seconds", "fault", "what", title=title, title_justify="left")
         for strike in self.strikes[-12:]:
-            table.add_row(f"{strike.began:.1f}", strike.kind, strike.detail[:90])
+            table.add_row(f"{strike.began:.1f}", strike.kind, Text(strike.detail[:90]))
         return table
 
 
 def show(report, plot: Path) -> None:
     """Print every fault with its time, and the verdict."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(
-        "seconds", "fault", "what", title=f"seed {report.plan.seed}: what was done, when", title_justify="left"
-    )
+    from labs.commands.progress import plain_console
+
+    title = f"seed {report.plan.seed}: what was done, when"
+    table = Table("seconds", "fault", "what", title=title, title_justify="left")
     for strike in report.strikes:
         span = f"{strike.began:.1f}"
         if strike.ended and strike.ended - strike.began > 0.1:
             span += f" – {strike.ended:.1f}"
-        table.add_row(span, strike.kind, strike.detail)
-    console = Console(highlight=False)
+        table.add_row(span, strike.kind, Text(strike.detail))
+    console = plain_console()
     console.print(table)
     for kind, count in report.faults.most_common():
         console.print(f"{count:4} × {kind}")

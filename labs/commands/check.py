@@ -29,11 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from labs.exercises import EXERCISES
-    from labs.exercises.checker import UnknownExercise, check, find_exercise
-    from labs.exercises.source_code import NoSource
+    from labs.commands.progress import plain_console
+    from labs.exercises.catalogue import EXERCISES
+    from labs.exercises.checker.check import UnknownExercise, check, find_exercise
+    from labs.exercises.checker.source_code import NoSource
 
     if arguments.list:
         for name in EXERCISES:
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.exercise:
         return _usage("name an exercise; `python -m labs check --list` shows them")
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     try:
         with console.status("starting Kafka") as status:
             report = check(
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         json.dump(report.as_dict(), sys.stdout, indent=2)
         print()
     else:
-        report.show(Console(highlight=False))
+        report.show(plain_console())
     return report.exit_code
 
 

@@ -27,15 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from labs.commands.broker import interrupt
+    from labs.commands.progress import plain_console
     from labs.equipment.eventually import eventually
     from labs.equipment.spark_cluster import ClusterError, SparkCluster
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = plain_console(stderr=True)
     cluster = SparkCluster(arguments.workers, arguments.cores, arguments.memory, arguments.port)
     try:
         try:
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
                 cluster.start()
             print(cluster.master, flush=True)
             for daemon in cluster.daemons:
-                console.print(f"Log: {daemon.log_file}", markup=False)
+                console.print(f"Log: {daemon.log_file}", soft_wrap=True)
             console.print("Ctrl-C ends it and deletes its logs")
             dead = eventually(lambda: [d for d in cluster.daemons if not d.pid], timeout=math.inf, interval=0.5)
             raise ClusterError(f"the {dead[0].name} ended, and not because of this program.\n{dead[0].last_lines()}")

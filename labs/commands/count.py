@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   zcat old/*.gz | python -m labs count - --json > counts.json
 """
 PICTURES = (".png", ".svg", ".pdf")
+STARTING = "starting Kafka and Spark"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,18 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, default=10, metavar="N", help="show N clients (default: %(default)s)")
     parser.add_argument("--as-is", action="store_true", help="keep the log's order; what comes too late is reported")
     parser.add_argument("--timezone", default="UTC", help="of times without an offset (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the broker running for a look at the topics")
+    parser.add_argument("--keep", action="store_true", help="keep the topics and the broker for a look at them")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
+    from labs.commands.progress import bench_progress, plain_console
+    from labs.equipment.broker import open_broker
+    from labs.equipment.spark import spark_session
+    from labs.pipeline.log.log_lines import check_readable
+    from labs.runs.count import count_log, fresh_topics
 
-    from labs.commands.progress import bench_progress
-    from labs.equipment import open_broker, spark_session
-    from labs.evidence.counted_log import count_log
-    from labs.pipeline.log_lines import check_readable
-
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     try:
         zone = ZoneInfo(arguments.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -47,22 +47,22 @@ def run(arguments: argparse.Namespace) -> int:
     for log in arguments.logs:
         check_readable(log)
     with bench_progress(console) as progress:
-        starting = progress.add_task("starting Kafka and Spark", total=2)
+        progress.show(STARTING, 0, 2)
         with open_broker() as broker:
-            progress.advance(starting)
+            servers = broker.bootstrap_servers
+            progress.show(STARTING, 1, 2)
             spark = spark_session()
-            progress.advance(starting)
-            counted = count_log(
-                arguments.logs, spark, broker.bootstrap_servers, progress, as_is=arguments.as_is, zone=zone
-            )
-            progress.stop()
-            show(counted, arguments, console)
-            if arguments.keep:
-                keep(broker, counted, console)
-    if counted.log.bad and not counted.log.good:
-        print("python -m labs count: not one line could be read as an access", file=sys.stderr)
-        return 1
-    return 0 if counted.audit.valid or not counted.log.good else 1
+            progress.show(STARTING, 2, 2)
+            with fresh_topics(servers, arguments.keep) as topics:
+                counted = count_log(
+                    arguments.logs, spark, servers, topics, progress.show, as_is=arguments.as_is, zone=zone
+                )
+                progress.close()
+                show(counted, arguments, console)
+                if arguments.keep:
+                    keep(broker, counted)
+    counted.log.insist()
+    return 0 if counted.audit.valid or not counted.log.lines else 1
 
 
 def check_plot(file: Path) -> None:
@@ -76,7 +76,7 @@ def check_plot(file: Path) -> None:
 def show(counted, arguments: argparse.Namespace, console) -> None:
     """Print the report, save the plot."""
     if arguments.plot:
-        from labs.evidence.plots import plot_count_report
+        from labs.evidence.plots.count_plots import plot_count_report
 
         plot_count_report(counted.counts, counted.audit).savefig(arguments.plot, dpi=120)
         console.print(f"plot: {arguments.plot}")
@@ -84,28 +84,31 @@ def show(counted, arguments: argparse.Namespace, console) -> None:
         json.dump(counted.as_dict(), sys.stdout)
         print()
         return
-    from rich.console import Console
+    if counted.log.complaint:
+        return
     from rich.table import Table
 
+    from labs.commands.progress import plain_console
+
     table = Table(title=f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s", title_justify="left")
-    table.add_column("client")
+    table.add_column("client", overflow="fold")
     table.add_column("requests", justify="right")
-    for client, count in counted.top(arguments.top):
-        table.add_row(client, f"{count:,}")
-    out = Console()
-    out.print(table)
+    for ip, count in counted.top(arguments.top):
+        table.add_row(ip, f"{count:,}")
+    plain_console().print(table)
     print(counted.log)
     if counted.late:
         print(f"{counted.late:,} requests came after their window was final (late); without --as-is none does")
     print(counted.audit)
 
 
-def keep(broker, counted, console) -> None:
-    """Wait for Ctrl-C with the broker running."""
+def keep(broker, counted) -> None:
+    """Say where the topics are; wait for Ctrl-C if the Kafka would end with us."""
     import signal
 
-    print(
-        f"Kafka is at {broker.bootstrap_servers}; topics {counted.source_topic}, {counted.sink_topic}. Ctrl-C ends it."
-    )
-    sys.stdout.flush()
+    where = f"Kafka is at {broker.bootstrap_servers}; topics {', '.join(counted.topics)}."
+    if broker.external:
+        print(where)
+        return
+    print(f"{where} Ctrl-C ends it.", flush=True)
     signal.sigwait({signal.SIGINT, signal.SIGTERM})

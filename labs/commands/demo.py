@@ -8,6 +8,7 @@ import os
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 EXAMPLES = """examples:
   python -m labs demo
@@ -17,6 +18,8 @@ EXAMPLES = """examples:
 # One window's worth; results come out from batch 3 on.
 RECORDS_PER_BATCH = 80
 RESULTS_FROM = 3
+PICTURES = ("counts.png", "staircase.png", "heatmap.png")
+STARTING, CLIMBING = "starting Kafka and Spark", "the staircase"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,21 +30,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
+    from labs.commands.own_files import check_pictures, seeded_log
+    from labs.commands.progress import bench_progress, plain_console
+    from labs.equipment.spark import spark_session
 
-    from labs.commands.progress import bench_progress
-    from labs.equipment import spark_session
-
-    console = Console(stderr=arguments.json)
+    console = plain_console(stderr=arguments.json)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
-    with bench_progress(Console(stderr=True)) as progress:
-        starting = progress.add_task("starting Kafka and Spark", total=2)
+    check_pictures(output / name for name in PICTURES)
+    log = Path(arguments.log) if arguments.log else seeded_log(output / "access.log")
+    with bench_progress(plain_console(stderr=True)) as progress:
+        progress.show(STARTING, 0, 2)
         with kafka_behind_a_proxy() as (broker, proxy):
-            progress.advance(starting)
+            progress.show(STARTING, 1, 2)
             spark = spark_session()
-            progress.advance(starting)
-            counted = count_a_log(arguments, spark, broker, progress, console, output)
+            progress.show(STARTING, 2, 2)
+            counted = count_a_log(log, spark, broker, progress, console, output)
             outcomes = climb(arguments, spark, broker, proxy, progress)
     show(outcomes, arguments, console, output)
     exactly_once = [outcome for outcome in outcomes if outcome.stage == "+ batch marker"]
@@ -51,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def kafka_behind_a_proxy():
     """Yield a broker and the proxy before it; of a Kafka that somebody else runs, the proxy is None."""
-    from labs.equipment import open_broker
-    from labs.faults import proxied_broker
+    from labs.equipment.broker import open_broker
+    from labs.faults.proxy import proxied_broker
 
     if os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
         yield open_broker(), None
@@ -61,79 +65,76 @@ def kafka_behind_a_proxy():
             yield both
 
 
-def count_a_log(arguments, spark, broker, progress, console, output: Path):
-    """Count one access log without a crash, print the audit and save its plot."""
-    from labs.evidence.counted_log import count_log
-    from labs.evidence.plots import plot_count_report
-    from labs.pipeline.generate import Traffic, format_line
+def count_a_log(log: Path, spark, broker, progress, console, output: Path):
+    """Count one access log without a crash, print the audit and save its plot. Raises NotALog."""
+    from labs.commands.own_files import MADE_HERE
+    from labs.evidence.plots.count_plots import plot_count_report
+    from labs.runs.count import count_log, fresh_topics
 
-    log = arguments.log
-    if not log:
-        log = output / "access.log"
-        log.write_text("".join(format_line(access) + "\n" for access in Traffic(requests=20_000, clients=200)))
-    counted = count_log([log], spark, broker.bootstrap_servers, progress)
-    plot = output / "counts.png"
-    plot_count_report(counted.counts, counted.audit).savefig(plot, dpi=120)
-    console.print(f"[bold]Without a crash[/]: {counted.log.good:,} requests of {log} counted. Plot: {plot}")
-    console.print(str(counted.audit), highlight=False)
+    servers = broker.bootstrap_servers
+    with fresh_topics(servers) as topics:
+        counted = count_log([log], spark, servers, topics, progress.show)
+    counted.log.insist()
+    plot = output / PICTURES[0]
+    plot_count_report(counted.counts, counted.audit).savefig(plot, dpi=120, metadata=MADE_HERE)
+    console.print(f"Without a crash: {counted.log.good:,} requests of {log} counted. Plot: {plot}")
+    console.print(str(counted.audit))
     return counted
 
 
 def climb(arguments, spark, broker, proxy, progress) -> list:
     """Run every stage through the same storm of faults; with --full through each fault alone as well."""
-    from labs.equipment import create_topic
-    from labs.evidence.expected import count_by_window
-    from labs.evidence.staircase import AT_MOST_ONCE, STAGES, run_stage
-    from labs.faults import Fault, LostAcknowledgement
-    from labs.pipeline import FAULT_POINTS, close_windows, replay
-    from labs.pipeline.generate import classroom
+    from exactly_once_kafka.points import FAULT_POINTS
+    from labs.equipment.topics import create_topic, remove_topics
+    from labs.evidence.auditor.expected import count_by_window
+    from labs.faults.fault import Fault
+    from labs.faults.lost_acknowledgement import LostAcknowledgement
+    from labs.pipeline.log.generate import classroom
+    from labs.pipeline.log.replay import close_windows, replay
+    from labs.runs.staircase import AT_MOST_ONCE, STAGES, run_stage
 
     servers, accesses = broker.bootstrap_servers, list(classroom())
     topic = create_topic(servers, f"classroom_{uuid.uuid4().hex[:8]}", partitions=1)
     close_windows(replay(accesses, servers, topic).last_time_ms, servers, topic)
-    lost = [LostAcknowledgement(RESULTS_FROM, proxy)] if proxy else []
+    lost: list[Fault | LostAcknowledgement] = [LostAcknowledgement(RESULTS_FROM, proxy)] if proxy else []
     storm = (*lost, Fault("mid_transaction", RESULTS_FROM + 1), Fault("after_commit", RESULTS_FROM + 2))
     plan = [(stage, storm) for stage in STAGES]
     if arguments.full:
         alone = [*lost, *(Fault(point, RESULTS_FROM + 1) for point in FAULT_POINTS)]
         plan += [(stage, (fault,)) for stage in (AT_MOST_ONCE, *STAGES) for fault in alone]
-    task = progress.add_task("", total=len(plan))
-    outcomes = []
-    for stage, faults in plan:
-        progress.update(task, description=f"{stage.name}, {' + '.join(fault.name for fault in faults)}")
-        outcomes.append(
-            run_stage(
-                stage,
-                spark,
-                servers,
-                count_by_window(accesses),
-                *faults,
-                source_topic=topic,
-                records_per_batch=RECORDS_PER_BATCH,
-            )
-        )
-        progress.advance(task)
+    options: dict[str, Any] = {"source_topic": topic, "records_per_batch": RECORDS_PER_BATCH}
+    outcomes: list = []
+    try:
+        for stage, faults in plan:
+            fault = f", {faults[0].name}" if len(faults) == 1 else ""
+            progress.show(CLIMBING, len(outcomes), len(plan), f"{stage.name}{fault}")
+            outcomes.append(run_stage(stage, spark, servers, count_by_window(accesses), *faults, **options))
+        progress.show(CLIMBING, len(outcomes), len(plan))
+    finally:
+        if broker.external:
+            remove_topics(servers, topic, *(outcome.topic for outcome in outcomes))
     return outcomes
 
 
 def show(outcomes: list, arguments: argparse.Namespace, console, output: Path) -> None:
     """Print the staircase as a table or JSON and save the plots."""
-    from labs.evidence.plots import plot_stage_fault_heatmap, plot_staircase
+    from labs.commands.own_files import MADE_HERE
+    from labs.evidence.plots.count_plots import plot_stage_fault_heatmap, plot_staircase
+    from labs.evidence.plots.style import figure_of
 
     rows = [outcome.as_row() for outcome in outcomes]
-    plots = [output / "staircase.png"]
+    plots = [output / PICTURES[1]]
     storm = [row for row, outcome in zip(rows, outcomes, strict=True) if len(outcome.faults) > 1]
-    plot_staircase(storm).figure.savefig(plots[0], dpi=120, bbox_inches="tight")
+    figure_of(plot_staircase(storm)).savefig(plots[0], dpi=120, bbox_inches="tight", metadata=MADE_HERE)
     if arguments.full:
-        plots.append(output / "heatmap.png")
-        plot_stage_fault_heatmap([row for row in rows if row not in storm]).figure.savefig(
-            plots[1], dpi=120, bbox_inches="tight"
-        )
+        plots.append(output / PICTURES[2])
+        heatmap = plot_stage_fault_heatmap([row for row in rows if row not in storm])
+        figure_of(heatmap).savefig(plots[1], dpi=120, bbox_inches="tight", metadata=MADE_HERE)
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
     faults = storm[0]["fault"]
-    console.print(f"\nThe staircase: the same faults ({faults}), with one more mechanism each time", highlight=False)
+    console.print(f"\nThe staircase: the same faults ({faults}), with one more mechanism each time")
     console.print(_table(storm))
     if arguments.full:
         console.print("\nEach fault alone")

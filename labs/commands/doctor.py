@@ -11,7 +11,7 @@ examples:
   python -m labs doctor          one line per check
   python -m labs doctor --json   the same as one JSON object
 """
-MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}
+MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("–", "yellow")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,21 +20,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        from rich.console import Console
-        from rich.markup import escape
+        from rich.text import Text
 
+        from labs.commands.progress import plain_console
         from labs.equipment.doctor import checks
     except ModuleNotFoundError as error:
         raise RuntimeError(f"the package {error.name} is missing. Run: make setup, and use .venv/bin/python") from error
 
-    console = Console(stderr=arguments.json, highlight=False, soft_wrap=True)
+    console = plain_console(stderr=arguments.json)
     done = []
     with console.status("") as status:
         for check in checks(starting=lambda name: status.update(f"{name} …")):
             done.append(check)
-            console.print(f"{MARKS[check.passed]} {check.name:<9}  {escape(check.found)}")
+            console.print(Text.assemble(MARKS[check.passed], f" {check.name:<9}  {check.found}"), soft_wrap=True)
             for line in check.cure.splitlines():
-                console.print(f"             {escape(line)}", style="bold")
+                console.print(f"             {line}", style="bold", soft_wrap=True)
     passed = all(check.passed for check in done)
     if arguments.json:
         print(json.dumps({"passed": passed, "checks": [dataclasses.asdict(check) for check in done]}, indent=2))

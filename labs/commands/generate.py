@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 EXAMPLES = """examples:
   python -m labs generate --requests 100000 > access.log
@@ -25,9 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.pipeline.generate import Traffic, classroom, format_line
+    from labs.pipeline.log.access_log import Access
+    from labs.pipeline.log.generate import Traffic, classroom, format_line
 
-    accesses = classroom(seed=arguments.seed)
+    accesses: Iterable[Access] = classroom(seed=arguments.seed)
     if not arguments.classroom:
         accesses = Traffic(
             requests=arguments.requests,

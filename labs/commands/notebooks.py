@@ -21,15 +21,13 @@ def run(arguments: argparse.Namespace) -> int:
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
-    from rich.console import Console
 
-    from labs.commands.progress import bench_progress
+    from labs.commands.progress import bench_progress, plain_console
 
     paths = arguments.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
-    with bench_progress(Console(stderr=True)) as progress:
-        task = progress.add_task("", total=len(paths))
-        for path in paths:
-            progress.update(task, description=path.name)
+    with bench_progress(plain_console(stderr=True)) as progress:
+        for number, path in enumerate(paths):
+            progress.show("notebooks", number, len(paths), path.name)
             notebook = nbformat.read(path, as_version=4)
             client = NotebookClient(
                 notebook,
@@ -44,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise RuntimeError(f"{path}: {error}") from error
             finally:
                 nbformat.write(_clean(notebook), path)
-            progress.advance(task)
+        progress.show("notebooks", len(paths), len(paths))
     return 0
 
 

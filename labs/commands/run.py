@@ -1,9 +1,11 @@
-"""Run the IP count as a job of its own, from a checkpoint if there is one, and print a line per batch."""
+"""Run the IP count as a job of its own, from a checkpoint if there is one; it tells of its batches in lines of JSON."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
 import sys
 
 EXAMPLES = """examples:
@@ -15,8 +17,7 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.faults.job import SINKS
-    from labs.pipeline.at_least_once import SINK_TOPIC
-    from labs.pipeline.source import SOURCE_TOPIC
+    from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 
     parser.add_argument("--bootstrap-servers", required=True, help="address of Kafka: host:port")
     parser.add_argument("--checkpoint", required=True, help="checkpoint directory (any Hadoop URI)")
@@ -36,13 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from labs.equipment.spark import spark_session
-    from labs.evidence.checkpoint import damage
-    from labs.faults.fault import JOB_MARK, Fault, armed
-    from labs.pipeline import ip_count
-    from labs.pipeline.query_failure import why
+    from labs.faults.fault import JOB_MARK, Fault, FaultPoints
+    from labs.pipeline.query import ip_count
+    from labs.pipeline.query.query_failure import why
 
     if os.getpgrp() == os.getpid():
         os.environ[JOB_MARK] = str(os.getpid())
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the lab may have ignored it
     faults = [Fault.parse(text) for text in arguments.fault]
     spark = spark_session()
     records = ip_count.read_source(
@@ -55,43 +56,51 @@ def run(arguments: argparse.Namespace) -> int:
     now = arguments.trigger == "available-now"
     trigger = {"availableNow": True} if now else {"processingTime": f"{float(arguments.trigger):g} seconds"}
     checkpoint = arguments.checkpoint
-    with armed(*faults):
+    points = FaultPoints()
+    with points.armed(*faults):
         try:
-            query = ip_count.start(ip_count.ip_count(records), _telling(_sink(arguments)), checkpoint, **trigger)
+            query = ip_count.start_query(
+                ip_count.count_ips(records), _telling(_sink(arguments, points)), checkpoint, **trigger
+            )
             try:
                 query.awaitTermination()
             except KeyboardInterrupt:
                 query.stop()  # or it would go on
                 raise
         except (PySparkException, Py4JJavaError) as error:
+            from labs.evidence.checkpoint.checkpoint import damage  # here, because it costs as much as a JVM's start
+
             torn = damage(checkpoint)
             raise RuntimeError(f"the checkpoint is damaged: {torn}" if torn else why(error)) from error
     return 0
 
 
-def _sink(arguments: argparse.Namespace):
-    from labs.pipeline.at_least_once import AtLeastOnceKafkaSink
-    from labs.pipeline.exactly_once import ExactlyOnceKafkaSink
+def _sink(arguments: argparse.Namespace, points):
+    from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+    from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
     if arguments.sink == "at-least-once":
-        return AtLeastOnceKafkaSink(arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers)
+        return AtLeastOnceKafkaSink(
+            arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers, halves=True, points=points
+        )
     return ExactlyOnceKafkaSink(
         arguments.name,
         arguments.sink_topic,
         bootstrap_servers=arguments.bootstrap_servers,
         transaction_timeout_ms=arguments.transaction_timeout_ms,
+        points=points,
     )
 
 
 def _telling(sink):
     def tell(rows, batch_id: int) -> None:
-        _say(f"batch {batch_id} begins")
+        _say(event="begins", batch=batch_id)
         sink(rows, batch_id)
-        _say(f"batch {batch_id} done")
+        _say(event="done", batch=batch_id)
 
     return tell
 
 
-def _say(line: str) -> None:
-    """Print without the lock of `print`: held by a batch when Ctrl-C ends Python, it would end it with a core dump."""
-    os.write(sys.stdout.fileno(), f"{line}\n".encode())
+def _say(**event: object) -> None:
+    """Bypass print's lock: if a batch holds it at Ctrl-C, Python aborts."""
+    os.write(sys.stdout.fileno(), f"{json.dumps(event)}\n".encode())

@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
+from typing import Any
 
 from labs.equipment.node import QUICK_START, BrokerError, Node
 from labs.equipment.ports import PortTaken, free_ports
@@ -53,7 +54,7 @@ class Broker:
             raise BrokerError(f"a broker has one node or more, not {nodes}")
         self.replication = min(nodes, 3)
         self._temporary = None if directory else Path(tempfile.mkdtemp(prefix="labs-kafka-"))
-        self.directory = Path(directory).resolve() if directory else self._temporary
+        self.directory = self._temporary or Path(directory or "").resolve()
         self._port, self._settings, self._advertised_port = port, settings or {}, advertised_port
         self._jvm_options, self._cluster_id = jvm_options, _known_cluster_id(self.directory)
         self._ports_are_final = port is not None
@@ -176,7 +177,7 @@ class Broker:
     def __enter__(self) -> Broker:
         return self.start()
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -194,7 +195,7 @@ class ExternalBroker:
     def close(self) -> None:
         """Leave it as it is."""
 
-    def _refuse(self, *_) -> None:
+    def _refuse(self, *_: object) -> None:
         raise BrokerError(
             f"KAFKA_BOOTSTRAP_SERVERS names a Kafka that the lab did not start ({self.bootstrap_servers}), and the lab "
             "only signals what it started; unset the variable to get a broker that may be killed"
@@ -205,11 +206,11 @@ class ExternalBroker:
     def __enter__(self) -> ExternalBroker:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def open_broker(**options) -> Broker | ExternalBroker:
+def open_broker(**options: Any) -> Broker | ExternalBroker:
     """Start the lab's Kafka (options as for `Broker`), or use the one that KAFKA_BOOTSTRAP_SERVERS names."""
     named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
     return ExternalBroker(named) if named else Broker(**options).start()

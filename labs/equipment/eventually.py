@@ -9,13 +9,14 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 
-def eventually(condition: Callable[[], Value], timeout: float = 30, interval: float = 0.05) -> Value:
+def eventually(condition: Callable[[], Value | None], timeout: float = 30, interval: float = 0.05) -> Value:
     """Call `condition` until it returns something true, and return that.
 
     `timeout` and `interval` are seconds. An exception inside `condition` counts as "not yet".
     Raises TimeoutError, which names the condition and the last value or exception that it saw.
     """
     deadline = time.monotonic() + timeout
+    last: Value | Exception | None
     while True:
         try:
             last = condition()

@@ -5,17 +5,18 @@ with transactions whose commit was decided and not yet marked in the partitions;
 partitions have no leader for a moment, and the transaction coordinator takes them for deleted, skips them and calls
 the transaction complete. Its records stay undecided.
 
-Where it stops: one node. Of several, the others notice that one is dead; all of them at once are not covered.
+Where it stops: one node. Of several, the others notice that one is dead; all replicas that a partition has in sync,
+killed at once, are not covered.
 """
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
 
 BROKER_ONLY = {"process.roles", "listeners", "advertised.listeners", "inter.broker.listener.name"}
@@ -32,17 +33,17 @@ def controller_properties(properties: Mapping[str, str], quorum_port: int) -> di
     }
 
 
-def sees_it_fenced(controller: subprocess.Popen, read_log: Callable[[], str], metadata: Path) -> bool:
+def sees_it_fenced(controller: ChildProcess, metadata: Path) -> bool:
     """Wait until the controller has fenced the broker, or finds that it was. False: it ended before that.
 
     `metadata` is the directory of Kafka's metadata log.
     """
 
     def ended() -> bool:  # of a race in Kafka 4.3.1's controller, at its start (MetadataLoader#installPublishers)
-        return controller.poll() is not None
+        return controller.pid is None
 
     def log_since_active() -> str:
-        _, active, since = read_log().rpartition("Becoming the active controller")
+        _, active, since = controller.output().rpartition("Becoming the active controller")
         return active and active + since
 
     def size() -> int:

@@ -17,11 +17,11 @@ KAFKA = "+".join(
     [
         f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
         f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
-        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",  # "!": without its opinion of other versions
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",  # "!": ignore its dependency management
     ]
 )
-# The connector must have Spark's own version. Its token provider is not everywhere to be had in newer
-# versions, and 4.0.0 serves them all.
+# The connector must have Spark's own version. Newer versions of its token provider are missing from some mirrors;
+# 4.0.0 works with every 4.x.
 SPARK = "+".join(
     [
         f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",

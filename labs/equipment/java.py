@@ -53,7 +53,7 @@ def find_java() -> Java:
         pass
     for origin, executable in candidates:
         version, home = _ask(executable) if executable else (0, None)
-        if version >= OLDEST:
+        if home and version >= OLDEST:
             return Java(_spark_ready_home(home), version, origin)
     raise NoJava(f"no Java {OLDEST} or newer was found; install the lab's own: pip install -r requirements.txt")
 
@@ -80,15 +80,22 @@ def _spark_ready_home(home: Path) -> Path:
     if subprocess.run([str(executable), VECTOR_OPTION, "-version"], capture_output=True).returncode == 0:
         return home
     ours = lab_cache() / "java" / re.sub(r"\W+", "-", str(executable)).strip("-")
-    launcher = ours / "bin" / "java"
+    launcher, release = ours / "bin" / "java", ours / "release"
     text = LAUNCHER.format(option=VECTOR_OPTION, java=str(executable).replace("'", "'\\''"))
-    if not launcher.exists() or launcher.read_text() != text:
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        fresh = launcher.with_name(f"java.{os.getpid()}")
+    _keep(launcher, text)
+    if (home / "release").exists():
+        _keep(release, (home / "release").read_text())  # which Java it is: another may come to the same place
+    return ours
+
+
+def _keep(file: Path, text: str) -> None:
+    """Let `file` hold `text` and be executable; several processes may do so at once."""
+    if not file.exists() or file.read_text() != text:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_name(f"{file.name}.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)
-        fresh.replace(launcher)
-    return ours
+        fresh.replace(file)
 
 
 def lab_cache() -> Path:

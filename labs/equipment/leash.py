@@ -1,17 +1,19 @@
 """A leash on a child process: when this process dies, however it dies, the child is killed.
 
 A small shell reads process ids from a pipe. The pipe ends when every holder of our end is gone, which happens
-on SIGKILL too; then the shell kills the last process named and deletes what it left. POSIX only (Linux and macOS).
+on SIGKILL too; then the shell kills the process named with its group, and deletes what it left. POSIX only (Linux and
+macOS).
 """
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 WATCH = """
 while read -r pid; do last=$pid; done
-[ -z "$last" ] || kill -s KILL -- "$2$last" 2>/dev/null
+[ -z "$last" ] || kill -s KILL -- "-$last" 2>/dev/null
 [ -z "$1" ] || { sleep 1; rm -rf "$1"; }
 """
 # The child names itself before it becomes the command, so it is never off the leash, not for a millisecond.
@@ -19,29 +21,26 @@ JOIN = 'echo $$ >&0; exec "$@" </dev/null'
 
 
 class Leash:
-    """Kills the child and deletes directory `leftovers` if the current process ends before `release()`.
+    """Kills the child that `start` started, with its process group, if the current process ends before `release()`.
 
-    The child is process `pid`, or the one that `start` started last. With `group`, the whole process group that
-    the child leads is killed: its own children too.
+    Then it deletes the directory `leftovers`. The child must lead a group of its own (`start_new_session`).
     """
 
-    def __init__(self, pid: int | None = None, leftovers: Path | None = None, group: bool = False):
+    def __init__(self, leftovers: Path | None = None):
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "leash", str(leftovers or ""), "-" if group else ""],
+            ["/bin/sh", "-c", WATCH, "leash", str(leftovers or "")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             bufsize=0,
         )
-        if pid:
-            self._shell.stdin.write(b"%d\n" % pid)
 
-    def start(self, command: list[str], **options) -> subprocess.Popen:
+    def start(self, command: list[str], **options: Any) -> subprocess.Popen:
         """Start a child on the leash; `options` are Popen's, except that it has no standard input."""
         return subprocess.Popen(["/bin/sh", "-c", JOIN, "sh", *command], stdin=self._shell.stdin, **options)
 
     def release(self) -> None:
-        """Let the child go: call once it has ended, since its id may be given to another process."""
+        """Let the child go: call once it has ended, since its id may be given to another process. Twice is once."""
         self._shell.kill()
         self._shell.communicate()

@@ -70,7 +70,7 @@ def _connector() -> str:
 
 
 def _versions(pattern: str, jars: Iterable[Path]) -> list[tuple[str, str]]:
-    return [match.groups() for jar in jars if (match := re.fullmatch(pattern, jar.name))]
+    return [(match[1], match[2]) for jar in jars if (match := re.fullmatch(pattern, jar.name))]
 
 
 def _ports() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import signal
 import socket
@@ -13,15 +12,13 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-import psutil
-
-from labs.equipment.eventually import eventually
+from labs.equipment.child_process import ChildProcess, last_lines
+from labs.equipment.class_archive import archive_options
 from labs.equipment.fencing import controller_properties, sees_it_fenced
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
-from labs.equipment.leash import Leash
 from labs.equipment.ports import PortTaken, require_free
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -64,19 +61,12 @@ class Node:
         # Relative to the directory, where the process runs: Kafka splits a path at commas and reads it as Latin-1.
         self._properties = dict(properties, **{"log.dirs": "data"})
         self._cluster_id, self._jvm_options, self._temporary = cluster_id, jvm_options, temporary
-        self._process: subprocess.Popen | None = None
-        self._leash: Leash | None = None
-        self._log_start = 0
+        self._process: ChildProcess | None = None
 
     @property
     def pid(self) -> int | None:
         """The process id while the process exists (paused or not), else None."""
-        if self._process and self._process.poll() is None:
-            return self._process.pid
-        leash, self._leash = self._leash, None
-        if leash:
-            leash.release()
-        return None
+        return self._process.pid if self._process else None
 
     def launch(self) -> None:
         """Start the process, formatting the data directory first if it is new. Does not wait: see `wait_ready`."""
@@ -85,28 +75,22 @@ class Node:
             return
         require_free(self.port)
         require_free(self.quorum_port)
-        leash = Leash(leftovers=self._temporary)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            with self._locked() as lock, self.log_file.open("ab") as log:
-                self._prepare(leash)
+            with self._locked() as lock:
+                self._prepare()
                 if self._died_alone():
-                    self._fence_the_dead(leash, log)
-                self._log_start = log.tell()
+                    self._fence_the_dead()
                 (self.directory / RUNNING).touch()
-                self._process = self._start(leash, "kafka.Kafka", CONFIG, stdout=log, stderr=log, pass_fds=[lock])
-        except BaseException as error:
-            leash.release()
-            if isinstance(error, OSError):
-                raise BrokerError(f"the broker's directory {self.directory} cannot be used: {error}") from error
-            raise
-        self._leash = leash
+                self._process = self._start("kafka.Kafka", CONFIG, pass_fds=[lock])
+        except OSError as error:
+            raise BrokerError(f"the broker's directory {self.directory} cannot be used: {error}") from error
 
     def wait_ready(self, timeout: float = 60) -> None:
         """Wait until the node answers on its port. Raises BrokerError with the log's last lines."""
         deadline = time.monotonic() + timeout
         # Its own word as well: on a port that was taken at the last moment, another broker answers.
-        while not (answers(self.port) and "Kafka Server started" in self._log()):
+        while not (answers(self.port) and self._process and "Kafka Server started" in self._process.output()):
             if self.pid is None:
                 lines = self.last_lines()
                 kind = PortTaken if "Address already in use" in lines else BrokerError
@@ -118,34 +102,28 @@ class Node:
 
     def signal(self, number: int) -> None:
         """Send a signal to the process that this object started. After a fatal one, `wait_gone`."""
-        pid = self.pid
-        if pid is None:
+        if self._process is None:
             return
-        self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            self._process.pause()
+        else:
+            self._process.signal(number)
         if number == signal.SIGTERM:
-            self._process.send_signal(signal.SIGCONT)  # while paused it would not hear
-        if number == signal.SIGSTOP:  # the other threads go on until the first has got it
-            eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+            self._process.resume()  # while paused it would not hear
 
     def wait_gone(self, timeout: float = 30) -> None:
         """Wait until the process has ended; kill it if that takes more than `timeout` seconds."""
-        while self.pid:
+        while self._process and self.pid:
             try:
                 self._process.wait(timeout)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        if self._process and self._process.returncode in CLEAN_ENDS:
+        if self._process and self._process.exit_code in CLEAN_ENDS:
             (self.directory / RUNNING).unlink(missing_ok=True)
 
     def last_lines(self, count: int = 15) -> str:
         """Return the end of what the process logged, less what seldom tells why it ended, for an error message."""
-        return f"Last lines of {self.log_file}:\n{_telling(self._log(), count)}"
-
-    def _log(self) -> str:
-        with contextlib.suppress(OSError), self.log_file.open(errors="replace") as log:
-            log.seek(self._log_start)
-            return log.read()
-        return ""
+        return self._process.last_lines(count) if self._process else "It was never started."
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
@@ -163,7 +141,7 @@ class Node:
                 ) from None
             yield lock.fileno()
 
-    def _prepare(self, leash: Leash) -> None:
+    def _prepare(self) -> None:
         free = shutil.disk_usage(self.directory).free
         if free < LEAST_SPACE:
             raise BrokerError(
@@ -174,29 +152,23 @@ class Node:
         if (self.directory / "data" / "meta.properties").exists():
             return
         formatting = self._start(
-            leash,
-            *("kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "-c", CONFIG, "-g"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "-c", CONFIG, "-g"
         )
-        said, _ = formatting.communicate()
-        if formatting.returncode:
-            raise BrokerError(f"the broker's directory {self.directory} cannot be prepared:\n{_telling(said)}")
+        if formatting.wait():
+            found = last_lines(formatting.output())
+            raise BrokerError(f"the broker's directory {self.directory} cannot be prepared:\n{found}")
 
     def _died_alone(self) -> bool:
         """Tell whether the node was killed, and no other node was there to notice."""
         return "," not in self._properties["controller.quorum.voters"] and (self.directory / RUNNING).exists()
 
-    def _fence_the_dead(self, leash: Leash, log: IO[bytes]) -> None:
+    def _fence_the_dead(self) -> None:
         """Let a controller alone note that the broker is dead; `labs.equipment.fencing` says why."""
         _write_properties(self.directory / CONTROLLER_CONFIG, controller_properties(self._properties, self.quorum_port))
         for _ in range(CONTROLLER_ATTEMPTS):
-            self._log_start = log.tell()
-            controller = self._start(leash, "kafka.Kafka", CONTROLLER_CONFIG, stdout=log, stderr=log)
-            fenced = sees_it_fenced(controller, self._log, self.directory / "data" / "__cluster_metadata-0")
-            controller.terminate()
+            self._process = controller = self._start("kafka.Kafka", CONTROLLER_CONFIG)
+            fenced = sees_it_fenced(controller, self.directory / "data" / "__cluster_metadata-0")
+            controller.signal(signal.SIGTERM)
             controller.wait(30)
             if fenced:
                 return
@@ -205,18 +177,17 @@ class Node:
             f"before it had; start again.\n{self.last_lines()}"
         )
 
-    def _start(self, leash: Leash, main: str, *arguments: str, **options) -> subprocess.Popen:
+    def _start(self, main: str, *arguments: str, **options: Any) -> ChildProcess:
         command = [
             find_java().executable,
-            *("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", *self._jvm_options),
+            *("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", *self._jvm_options, *archive_options("broker")),
             f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
             "-Dlabs.log.level=info",
             "-Djava.awt.headless=true",
             *("-cp", os.pathsep.join(map(str, broker_jars())), main, *arguments),
         ]
         environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # a JVM cannot enter café/ in the C locale
-        # In a session of its own: Ctrl-C is for this process, which stops the broker in its own time.
-        return leash.start(command, cwd=self.directory, env=environment, start_new_session=True, **options)
+        return ChildProcess(command, self.log_file, self._temporary, cwd=self.directory, env=environment, **options)
 
 
 def answers(port: int) -> bool:
@@ -229,12 +200,6 @@ def answers(port: int) -> bool:
             return answer[4:] == b"\x00\x00\x00\x01" or answer[:2] == TLS_ALERT
     except OSError:
         return False
-
-
-def _telling(log: str, count: int = 15) -> str:
-    lines = log.splitlines()
-    telling = [line for line in lines if not re.match(r"\t|\S+ INFO ", line)]
-    return "\n".join(f"  {line}" for line in (telling or lines)[-count:])
 
 
 def _write_properties(file: Path, properties: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ class PortTaken(RuntimeError):
 
 def free_ports(count: int) -> list[int]:
     """Return `count` distinct ports that were free a moment ago. Raises PortTaken if there are not so many."""
-    found = []
+    found: list[int] = []
     for port in random.SystemRandom().sample(RANGE, 1000):
         if len(found) == count:
             return found

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from labs.equipment.leash import Leash
+from labs.equipment.child_process import ChildProcess
 from labs.equipment.postgres_programs import PostgresError, PostgresPrograms, installed_package
 
 __all__ = ["Postgres", "PostgresError"]
@@ -32,9 +32,8 @@ SETTINGS = {"listen_addresses": "", "max_connections": "20", "shared_buffers": "
 class Postgres:
     """A PostgreSQL server with an empty database. `url` is its address for SQLAlchemy."""
 
-    def __init__(self):
-        self._process: subprocess.Popen | None = None
-        self._leash: Leash | None = None
+    def __init__(self) -> None:
+        self._process: ChildProcess | None = None
         package = installed_package()
         self.directory = _directory()
         atexit.register(self.close)
@@ -45,12 +44,7 @@ class Postgres:
     @property
     def pid(self) -> int | None:
         """The server's process id while it exists, else None."""
-        if self._process and self._process.poll() is None:
-            return self._process.pid
-        leash, self._leash = self._leash, None
-        if leash:
-            leash.release()
-        return None
+        return self._process.pid if self._process else None
 
     def start(self) -> Postgres:
         """Start the server, unless it runs, and wait until it can be used. Raises PostgresError."""
@@ -88,25 +82,15 @@ class Postgres:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _launch(self) -> None:
-        leash = Leash(leftovers=self.directory)
-        try:
-            if not (self.directory / "data" / "PG_VERSION").exists():
-                arguments = ("-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-                initdb = self._programs.start(
-                    leash, "initdb", *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-                )
-                said, _ = initdb.communicate()
-                if initdb.returncode:
-                    raise PostgresError(f"no database could be made in {self.directory}:\n{said}")
-            arguments = ["-D", "data", "-k", str(self.directory)]
-            for name, value in SETTINGS.items():
-                arguments += ["-c", f"{name}={value}"]
-            with self.log_file.open("wb") as log:
-                self._process = self._programs.start(leash, "postgres", *arguments, stdout=log, stderr=log)
-        except BaseException:
-            leash.release()
-            raise
-        self._leash = leash
+        if not (self.directory / "data" / "PG_VERSION").exists():
+            arguments = ["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
+            initdb = self._programs.start("initdb", *arguments)
+            if initdb.wait():
+                raise PostgresError(f"no database could be made in {self.directory}:\n{initdb.output()}")
+        arguments = ["-D", "data", "-k", str(self.directory)]
+        for name, value in SETTINGS.items():
+            arguments += ["-c", f"{name}={value}"]
+        self._process = self._programs.start("postgres", *arguments)
 
     def _ready(self) -> bool:
         if self.pid is None:
@@ -117,26 +101,21 @@ class Postgres:
         return False
 
     def _end(self, number: int) -> None:
-        if self.pid:
-            self._process.send_signal(number)
+        if self._process:
+            self._process.signal(number)
             try:
                 self._process.wait(30)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
-        if self.pid is None:
-            self._process = None  # what it said last does not concern the next start
+        self._process = None  # what it said last does not concern the next start
 
     def _last_lines(self) -> str:
-        with contextlib.suppress(OSError):
-            lines = self.log_file.read_text(errors="replace").splitlines()[-15:]
-            return "\n  ".join([f"Last lines of {self.log_file}:", *lines])
-        return "It left no log."
+        return self._process.last_lines() if self._process else "It left no log."
 
     def __enter__(self) -> Postgres:
         return self.start()
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

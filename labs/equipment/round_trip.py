@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from labs.equipment.broker import open_broker
 from labs.equipment.check import Step, Unfit
 from labs.equipment.spark import spark_session
-from labs.equipment.topics import admin, create_topic
+from labs.equipment.topics import create_topic, remove_topics
 
 RECORDS = 1000
 
@@ -26,13 +26,14 @@ def bench(stack: contextlib.ExitStack) -> list[Step]:
     def broker() -> str:
         nonlocal servers
         before = time.monotonic()
-        kafka = stack.enter_context(open_broker())
+        kafka = open_broker()
+        stack.enter_context(kafka)
         started = time.monotonic()
         servers = kafka.bootstrap_servers
         create_topic(servers, topic, partitions=1, replication=kafka.replication)
         if kafka.external:
-            stack.callback(_delete_topic, servers, topic)
-        _produce(servers, topic, sent)
+            stack.callback(remove_topics, servers, topic)
+        produce(servers, topic, sent)
         _expect(sent, _consume(servers, topic, len(sent)))
         took = time.monotonic() - started
         start = "that of KAFKA_BOOTSTRAP_SERVERS" if kafka.external else f"started in {started - before:.1f} s"
@@ -60,7 +61,8 @@ def _unset(variable: str, otherwise: str) -> str:
     return "Close other programs and try again; if it fails again, report these lines"
 
 
-def _produce(servers: str, topic: str, values: set[bytes]) -> None:
+def produce(servers: str, topic: str, values: set[bytes]) -> None:
+    """Write the values to the topic in one transaction. Raises KafkaException."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -77,20 +79,16 @@ def _consume(servers: str, topic: str, count: int) -> list[bytes]:
         "enable.auto.commit": False,
         "log_level": 0,
     }
-    consumer, values = Consumer(settings), []
+    consumer = Consumer(settings)
+    values: list[bytes] = []
     deadline = time.monotonic() + 30
     with contextlib.closing(consumer):
         consumer.assign([TopicPartition(topic, 0, 0)])
         while len(values) < count and time.monotonic() < deadline:
-            values += [message.value() for message in consumer.consume(count, 0.2) if not message.error()]
+            values += [message.value() or b"" for message in consumer.consume(count, 0.2) if not message.error()]
     return values
 
 
 def _expect(sent: set[bytes], read: list[bytes]) -> None:
     if len(read) != len(sent) or set(read) != sent:
         raise Unfit(f"{len(sent):,} records were written and {len(set(read) & sent):,} of them read, in {len(read):,}")
-
-
-def _delete_topic(servers: str, topic: str) -> None:
-    with admin(servers) as client:
-        client.delete_topics([topic])

@@ -19,6 +19,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from labs.equipment.class_archive import archive_options
 from labs.equipment.jars import connector_jars, local_files_jar
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_START
@@ -35,7 +36,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
 
     SPARK_MASTER names a cluster to run on instead of this machine: spark://host:port, `local-cluster[2,1,1024]`,
     yarn, k8s://… Under spark-submit, what it was told (--master, --conf, --jars, …) goes before everything here.
-    `quick_start` halves the JVM's start and makes long runs slower: off for benchmarks. `settings` are Spark
+    `quick_start` halves the start of the JVMs and makes long runs slower: off for benchmarks. `settings` are Spark
     settings with `_` for `.`. Spark's own log goes to the file `spark_log()`. Raises SparkError.
     """
     running = SparkSession.getActiveSession()
@@ -45,12 +46,14 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
     wanted = {"spark.app.name": app, "spark.master": os.environ.get("SPARK_MASTER") or LOCAL_MASTER}
     master = (wanted | submitted)["spark.master"]
     here = on_this_machine(master)
-    wanted |= _settings(here)
+    wanted |= _settings(here, quick_start)
     if not submitted:
         _prepare_environment(master, here)
         wanted |= _settings_at_launch(quick_start)
         if here:
             wanted |= _quick_files()
+        if master.startswith("local["):
+            wanted |= _quick_classes(wanted)
     builder = SparkSession.builder
     for key, value in (wanted | _dotted(settings)).items():
         if key not in submitted:
@@ -148,7 +151,17 @@ def _quick_files() -> dict[str, str]:
     }
 
 
-def _settings(here: bool) -> dict[str, str]:
+def _quick_classes(wanted: dict[str, str]) -> dict[str, str]:
+    """Return what lets the JVM take its classes from an archive, which covers the class path and not `spark.jars`."""
+    jars = [*map(str, connector_jars()), str(local_files_jar())]
+    return {
+        "spark.jars": "",
+        "spark.driver.extraClassPath": os.pathsep.join(jars),
+        "spark.driver.extraJavaOptions": " ".join([wanted["spark.driver.extraJavaOptions"], *archive_options("spark")]),
+    }
+
+
+def _settings(here: bool, quick_start: bool) -> dict[str, str]:
     settings = {
         "spark.executor.memory": "1g",
         "spark.sql.session.timeZone": "UTC",
@@ -162,7 +175,7 @@ def _settings(here: bool) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.extraJavaOptions": _temporary(),
+            "spark.executor.extraJavaOptions": " ".join([_temporary(), *(QUICK_START if quick_start else ())]),
         }
     return settings
 

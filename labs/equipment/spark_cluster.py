@@ -109,6 +109,7 @@ class SparkCluster:
         return self._daemon(f"worker-{n}", "worker.Worker", options, "Successfully registered with master")
 
     def _daemon(self, name: str, class_name: str, options: list[str], ready: str) -> Daemon:
+        assert self._directory, "started"
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
         return Daemon(name, f"{DEPLOY}.{class_name}", options, ready, directory, self._directory)
@@ -116,5 +117,5 @@ class SparkCluster:
     def __enter__(self) -> SparkCluster:
         return self.start()
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import signal
 import time
 from pathlib import Path
 
 import psutil
 import pyspark
 
-from labs.equipment.eventually import eventually
+from labs.equipment.child_process import ChildProcess
 from labs.equipment.java import find_java
-from labs.equipment.leash import Leash
 from labs.equipment.node import LOG4J, QUICK_START
 from labs.equipment.ports import PortTaken
 
@@ -47,36 +44,20 @@ class Daemon:
     def __init__(self, name: str, class_name: str, arguments: list[str], ready: str, directory: Path, temporary: Path):
         self.name, self._ready = name, ready
         self.directory, self.log_file = directory, directory / f"{name}.log"
-        self._leash = Leash(leftovers=temporary, group=True)
-        try:
-            with self.log_file.open("ab") as log:
-                self._process = self._leash.start(
-                    [str(SPARK_HOME / "bin" / "spark-class"), class_name, *arguments],
-                    cwd=directory,
-                    env=_environment(directory),
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-        except BaseException:
-            self._leash.release()
-            raise
+        command = [str(SPARK_HOME / "bin" / "spark-class"), class_name, *arguments]
+        self._process = ChildProcess(command, self.log_file, temporary, cwd=directory, env=_environment(directory))
 
     @property
     def pid(self) -> int | None:
         """The process id while the process exists, else None."""
-        if self._process.poll() is None:
-            return self._process.pid
-        if not self.executor_pids():
-            self._leash.release()
-        return None
+        return self._process.pid
 
     def wait_ready(self, timeout: float = 60) -> None:
         """Wait until the log says that it is ready. Raises ClusterError with the log's last lines."""
         deadline = time.monotonic() + timeout
-        while self._ready not in self._log():
+        while self._ready not in self._process.output():
             if self.pid is None:
-                kind = PortTaken if "Address already in use" in self._log() else ClusterError
+                kind = PortTaken if "Address already in use" in self._process.output() else ClusterError
                 raise kind(f"the {self.name} of Spark ended while starting.\n{self.last_lines()}")
             if time.monotonic() > deadline:
                 raise ClusterError(f"the {self.name} of Spark was not ready within {timeout:g} s.\n{self.last_lines()}")
@@ -88,30 +69,16 @@ class Daemon:
 
     def _executors(self) -> list[psutil.Process]:
         # By group: an executor whose worker was killed is nobody's child, and runs until it notices.
-        group = [process for process in psutil.process_iter() if _leader(process) == self._process.pid]
+        group = [process for process in psutil.process_iter() if _leader(process) == self._process.group]
         return sorted(filter(is_executor, group), key=_start_time)
 
     def kill(self) -> None:
         """SIGKILL the process and all that it started, and wait until they are gone."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        for executor in self._executors():  # orphans, or just started
-            with contextlib.suppress(psutil.NoSuchProcess):
-                executor.kill()
-        eventually(lambda: not self._executors())
-        self._leash.release()
+        self._process.kill()
 
     def last_lines(self, count: int = 15) -> str:
         """Return the end of what the process logged, less the routine, for an error message."""
-        lines = self._log().splitlines()
-        telling = [line for line in lines if not re.match(r"\t|\S+ INFO ", line)] or lines
-        return "\n".join([f"Last lines of {self.log_file}:", *(f"  {line}" for line in telling[-count:])])
-
-    def _log(self) -> str:
-        with contextlib.suppress(OSError):
-            return self.log_file.read_text(errors="replace")
-        return ""
+        return self._process.last_lines(count)
 
 
 def _environment(directory: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Topics of the lab: create them, and ask where they end."""
+"""Topics of the lab: create them, remove them, and ask where they end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
-from kafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError
+from kafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from labs.equipment.eventually import eventually
 
-Client = TypeVar("Client")
+Client = TypeVar("Client", KafkaAdminClient, KafkaConsumer)
 
 # How long a broker may take to answer; its restart takes 5 s.
 PATIENCE_MS = 15_000
@@ -61,6 +61,23 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replica
             raise TopicRefused(f"topic {name!r} was not created: {said[2] if said else error}") from error
     eventually(lambda: len(end_offsets(bootstrap_servers, name)) == partitions)
     return name
+
+
+def remove_topics(bootstrap_servers: str, *names: str) -> None:
+    """Remove the topics that exist. Raises KafkaUnreachable and TopicRefused, which names those that are left."""
+    left = {}
+    with admin(bootstrap_servers) as client:
+        for name in names:
+            try:
+                client.delete_topics([name])
+            except UnknownTopicOrPartitionError:
+                pass
+            except KafkaError as error:
+                left[name] = error
+    if left:
+        raise TopicRefused(
+            f"not removed: {', '.join(left)}, because {next(iter(left.values()))}. Remove them with a user who may"
+        )
 
 
 def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:

@@ -11,11 +11,12 @@ second must handle nothing twice.
 
 from __future__ import annotations
 
-from labs.evidence.audit import Result
-from labs.exercises.finding import DOUBLED, LOST, Finding
-from labs.exercises.kafka_trial import KafkaTrial, as_json, read_outside, results_of_a_log
-from labs.exercises.rounds import killed, undisturbed
-from labs.exercises.scenario import Exercise, Lab, Scenario
+from labs.evidence.auditor.audit import Result
+from labs.exercises.checker.finding import DOUBLED, LOST, Finding
+from labs.exercises.checker.kafka_trial import KafkaTrial, read_outside, results_of_a_log
+from labs.exercises.checker.rounds import killed, undisturbed
+from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.pipeline.records import result_value
 
 
 class Handled(KafkaTrial):
@@ -23,7 +24,7 @@ class Handled(KafkaTrial):
 
     def __init__(self, lab: Lab):
         expected = results_of_a_log()
-        super().__init__(lab, [as_json(key, count) for key, count in expected.items()], expected, list(expected))
+        super().__init__(lab, [result_value(*key, count) for key, count in expected.items()], expected, list(expected))
         self.outside = self.directory / "outside"
 
     def tools(self) -> dict:
@@ -62,7 +63,7 @@ def _scenarios(function: str, allowed: str) -> list[Scenario]:
 
 def epilogue(findings: list[Finding]) -> str:
     """Say what each of the two orders costs, which is the point of the exercise."""
-    if not findings or not all(finding.outcome == "passed" for finding in findings):
+    if not findings or not all(finding.grade == "passed" for finding in findings):
         return ""
     doubled = sum(f.doubled for f in findings if f.scenario.startswith("lose_nothing"))
     lost = sum(f.lost for f in findings if f.scenario.startswith("double_nothing"))
@@ -77,7 +78,7 @@ def epilogue(findings: list[Finding]) -> str:
 EXERCISE = Exercise(
     name="commit_order",
     task="A consumer loop that loses nothing; then one that doubles nothing. Which can you have?",
-    entry="labs.exercises.calls:with_handler",
+    entry="labs.exercises.checker.calls:with_handler",
     scenarios=(*_scenarios("lose_nothing", DOUBLED), *_scenarios("double_nothing", LOST)),
     hints={
         "lost": "A commit says: never show me these again. At the kill, was everything that you had committed also "

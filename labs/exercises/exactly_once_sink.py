@@ -13,11 +13,12 @@ open transaction.
 
 from __future__ import annotations
 
-from labs.evidence.expected import count_by_window
-from labs.exercises.scenario import Exercise
-from labs.exercises.spark_rounds import Round, spark_scenarios
-from labs.exercises.student_process import Limits
-from labs.pipeline.generate import classroom
+from labs.evidence.auditor.expected import count_by_window
+from labs.exercises.checker.scenario import Exercise
+from labs.exercises.checker.spark_rounds import Round, spark_scenarios
+from labs.exercises.checker.student_process import Limits
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.records import CLOSING_DELAY_MS, CLOSING_IP
 
 PER_WINDOW = 12
 
@@ -26,7 +27,7 @@ def _round(*faults: tuple[str, int, str]) -> Round:
     """Six windows of 4 IPs, a batch for each, and a request 10 s later; batches 2 to 7 publish a window each."""
     accesses = list(classroom(windows=6, clients=4, per_window=3))
     expected = count_by_window(accesses)
-    return Round([*accesses, (accesses[-1][0] + 15_000, "-")], expected, PER_WINDOW, faults)
+    return Round([*accesses, (accesses[-1][0] + CLOSING_DELAY_MS, CLOSING_IP)], expected, PER_WINDOW, faults)
 
 
 def _raise(point: str, *batches: int) -> Round:
@@ -36,7 +37,7 @@ def _raise(point: str, *batches: int) -> Round:
 EXERCISE = Exercise(
     name="exactly_once_sink",
     task="The foreachBatch sink with a marker.",
-    entry="labs.exercises.spark_calls:with_sink",
+    entry="labs.exercises.checker.spark_calls:with_sink",
     scenarios=spark_scenarios(
         "publish",
         [
@@ -77,4 +78,5 @@ EXERCISE = Exercise(
         "hung": "Was a transaction begun and left open? The next one waits for it.",
     },
     limits=Limits(seconds=60, memory=5_000),
+    warm=True,
 )

@@ -15,13 +15,17 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from labs.evidence.audit import Result
-from labs.exercises.kafka_trial import KafkaTrial, as_json, read_table, results_of_a_log
-from labs.exercises.rounds import killed, undisturbed
-from labs.exercises.scenario import Exercise, Lab, Scenario
+from labs.evidence.auditor.audit import Result
+from labs.evidence.auditor.observed import Key
+from labs.exercises.checker.kafka_trial import KafkaTrial, read_table, results_of_a_log
+from labs.exercises.checker.rounds import killed, undisturbed
+from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.pipeline.records import result_value
+
+Counted = tuple[Key, int]  # a result and its count
 
 
-def with_repetitions(results: list, batch: int = 5) -> list:
+def with_repetitions(results: list[Counted], batch: int = 5) -> list[Counted]:
     """Return what an at-least-once sink makes of four batches: repeated after crashes, one result long after.
 
     Most results of the first batch come once only, so that a later repetition does not make up for their loss.
@@ -37,7 +41,9 @@ class Deduplicated(KafkaTrial):
     def __init__(self, lab: Lab):
         expected = results_of_a_log()
         stream = with_repetitions(list(expected.items()))
-        super().__init__(lab, [as_json(*each) for each in stream], expected, [key for key, _ in stream])
+        super().__init__(
+            lab, [result_value(*key, count) for key, count in stream], expected, [key for key, _ in stream]
+        )
         self.database = self.directory / "results.db"
         with closing(sqlite3.connect(self.database)) as connection:
             connection.execute("CREATE TABLE results (window_start INTEGER, ip TEXT, count INTEGER)")
@@ -58,7 +64,7 @@ def _killed(where: str, point: str, done: str) -> Scenario:
 EXERCISE = Exercise(
     name="idempotent_consumer",
     task="Deduplicate downstream of an at-least-once topic, across restarts.",
-    entry="labs.exercises.calls:with_database",
+    entry="labs.exercises.checker.calls:with_database",
     scenarios=(
         Scenario(
             "no crash",

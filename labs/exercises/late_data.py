@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from labs.evidence.expected import WINDOW_MS, count_by_window
-from labs.exercises.scenario import Exercise
-from labs.exercises.spark_rounds import Access, Round, spark_scenarios
-from labs.exercises.student_process import Limits, Run
-from labs.pipeline.generate import START_MS
+from labs.evidence.auditor.expected import count_by_window
+from labs.exercises.checker.scenario import Exercise
+from labs.exercises.checker.spark_rounds import Access, Round, spark_scenarios
+from labs.exercises.checker.student_process import Limits, Run
+from labs.pipeline.log.generate import START_MS
+from labs.pipeline.records import WINDOW_MS, window_start
 
 IPS = ("192.0.2.1", "192.0.2.2", "198.51.100.7")
 BATCH = 10  # records; no window begins where a batch does, so that counts grow over several batches
@@ -45,8 +46,7 @@ def late_by(late_ms: int) -> list[Access]:
     for position, (time_ms, ip) in enumerate(in_order()):
         accesses.append((time_ms, ip))
         if position in (36, 66):
-            ahead = time_ms + 2 * WINDOW_MS
-            newest = ahead - ahead % WINDOW_MS + WINDOW_MS - LAST_MOMENT_MS
+            newest = window_start(time_ms + 2 * WINDOW_MS) + WINDOW_MS - LAST_MOMENT_MS
             accesses.append((newest, IPS[0]))
         if position in (62, 92):
             accesses.append((newest - late_ms, IPS[1]))
@@ -58,7 +58,7 @@ def ended(accesses: Iterable[Access], left_out: Iterable[Access] = (), **options
     accesses, left_out = list(accesses), set(left_out)
     last = max(time_ms for time_ms, _ in accesses)
     expected = count_by_window(access for access in accesses if access not in left_out)
-    closing = last - last % WINDOW_MS + WINDOW_MS + OUT_AFTER_MS
+    closing = window_start(last) + WINDOW_MS + OUT_AFTER_MS
     return Round([*accesses, (closing, "192.0.2.250")], expected, BATCH, **options)
 
 
@@ -80,7 +80,7 @@ def forgets(run: Run) -> str:
 EXERCISE = Exercise(
     name="late_data",
     task="Choose watermark and output mode so that stated late events count.",
-    entry="labs.exercises.spark_calls:with_stream",
+    entry="labs.exercises.checker.spark_calls:with_stream",
     scenarios=spark_scenarios(
         "query",
         [
@@ -116,4 +116,5 @@ EXERCISE = Exercise(
         "nothing done": "Return (counts, output_mode).",
     },
     limits=Limits(seconds=60, memory=5_000),
+    warm=True,
 )

@@ -16,13 +16,14 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from labs.evidence.audit import Result
-from labs.evidence.expected import WINDOW_MS, count_by_window
-from labs.evidence.history import Key
-from labs.exercises.kafka_trial import KafkaTrial, read_table
-from labs.exercises.rounds import killed, undisturbed
-from labs.exercises.scenario import Exercise, Lab, Scenario
-from labs.pipeline.generate import classroom
+from labs.evidence.auditor.audit import Result
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.auditor.observed import Key
+from labs.exercises.checker.kafka_trial import KafkaTrial, read_table
+from labs.exercises.checker.rounds import killed, undisturbed
+from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.records import source_value, window_start
 
 
 def requests() -> list[Key]:
@@ -35,8 +36,8 @@ class Counted(KafkaTrial):
 
     def __init__(self, lab: Lab):
         accesses = requests()
-        values = [f"{time_ms},{ip}".encode() for time_ms, ip in accesses]
-        keys = [(time_ms - time_ms % WINDOW_MS, ip) for time_ms, ip in accesses]
+        values = [source_value(*access) for access in accesses]
+        keys = [(window_start(time_ms), ip) for time_ms, ip in accesses]
         super().__init__(lab, values, count_by_window(accesses), keys)
         self.database = self.directory / "counts.db"
         with closing(sqlite3.connect(self.database)) as connection:
@@ -63,7 +64,7 @@ def _killed(where: str, point: str, done: str) -> Scenario:
 EXERCISE = Exercise(
     name="one_transaction",
     task="Results and offsets into one SQLite transaction.",
-    entry="labs.exercises.calls:with_database",
+    entry="labs.exercises.checker.calls:with_database",
     scenarios=(
         Scenario(
             "no crash",

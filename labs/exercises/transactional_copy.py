@@ -11,11 +11,11 @@ nobody has called init_transactions() yet. consumer.poll() returns None at the e
 
 from __future__ import annotations
 
-from labs.evidence.audit import Result
-from labs.exercises.kafka_trial import KafkaTrial, results_of_a_log
-from labs.exercises.rounds import killed, undisturbed
-from labs.exercises.scenario import Exercise, Lab, Scenario
-from labs.exercises.student_process import Limits
+from labs.evidence.auditor.audit import Result
+from labs.exercises.checker.kafka_trial import KafkaTrial, read_published, results_of_a_log
+from labs.exercises.checker.rounds import killed, undisturbed
+from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.student_process import Limits
 
 
 class Copied(KafkaTrial):
@@ -33,9 +33,7 @@ class Copied(KafkaTrial):
         return {**super().tools(), "target": self.target, "transactional_id": self.group}
 
     def results(self) -> list[Result]:
-        from labs.evidence.reader import read_results
-
-        return read_results(self.servers, self.target)
+        return read_published(self.servers, self.target)
 
 
 def _killed(where: str, point: str, done: str) -> Scenario:
@@ -46,7 +44,7 @@ def _killed(where: str, point: str, done: str) -> Scenario:
 EXERCISE = Exercise(
     name="transactional_copy",
     task="Consume, transform, produce, with send_offsets_to_transaction.",
-    entry="labs.exercises.calls:with_producer",
+    entry="labs.exercises.checker.calls:with_producer",
     scenarios=(
         Scenario(
             "no crash",

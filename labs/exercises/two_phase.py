@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import time
 
-from labs.exercises.crash_points import Crash
-from labs.exercises.dead_job import Checkpoint, DeadJob
-from labs.exercises.finding import Finding
-from labs.exercises.rounds import History, conclude
-from labs.exercises.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.crash_points import Crash
+from labs.exercises.checker.dead_job import DeadCheckpoint, DeadJob
+from labs.exercises.checker.finding import Finding
+from labs.exercises.checker.rounds import History, conclude
+from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 
 
-def recovered(*checkpoints: Checkpoint, kills: tuple[str, ...] = ()):
+def recovered(*checkpoints: DeadCheckpoint, kills: tuple[str, ...] = ()):
     """Return a judge that lets the code recover, killed at these points first, and lets the job go on."""
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
@@ -43,12 +43,12 @@ def recovered(*checkpoints: Checkpoint, kills: tuple[str, ...] = ()):
     return judge
 
 
-DECIDED, REFUSED, UNDECIDED = Checkpoint("b", True), Checkpoint("r", False), Checkpoint("u", None)
+DECIDED, REFUSED, UNDECIDED = DeadCheckpoint("b", True), DeadCheckpoint("r", False), DeadCheckpoint("u", None)
 
 EXERCISE = Exercise(
     name="two_phase",
     task="Recover prepared transactions after a crash: which to commit, which to abort?",
-    entry="labs.exercises.calls:with_prepared",
+    entry="labs.exercises.checker.calls:with_prepared",
     scenarios=(
         Scenario(
             "decided or not",
@@ -64,12 +64,12 @@ EXERCISE = Exercise(
         Scenario(
             "half finished",
             "The job died when it had committed one of the two transactions of a decision.",
-            recovered(Checkpoint("h", True, finished=1), UNDECIDED),
+            recovered(DeadCheckpoint("h", True, finished=1), UNDECIDED),
         ),
         Scenario(
             "the same name again",
             "A decision is carried out and still in the log; the next checkpoint has the same transactional ids.",
-            recovered(Checkpoint("s", True, finished=2), Checkpoint("s", None)),
+            recovered(DeadCheckpoint("s", True, finished=2), DeadCheckpoint("s", None)),
         ),
         Scenario(
             "killed while it recovers",

@@ -8,10 +8,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, cast
 
-from labs.pipeline import fault_points
-from labs.pipeline.fault_points import FAULT_POINTS
+from exactly_once_kafka.points import FAULT_POINTS
+
+Action = Literal["raise", "kill", "pause"]
 
 JOB_MARK = "LABS_JOB"  # set to the process id in the environment of a job process, and of nobody else
 
@@ -26,7 +27,7 @@ class Fault:
 
     point: str
     batch: int
-    action: Literal["raise", "kill", "pause"] = "raise"
+    action: Action = "raise"
 
     def __post_init__(self):
         if self.point not in FAULT_POINTS:
@@ -40,7 +41,7 @@ class Fault:
         match = re.fullmatch(r"(\w+)@(\d+)(?::(\w+))?", text)
         if not match:
             raise ValueError(f"a fault is written POINT@BATCH or POINT@BATCH:ACTION, not {text!r}")
-        return cls(match[1], int(match[2]), match[3] or "raise")
+        return cls(match[1], int(match[2]), cast(Action, match[3] or "raise"))
 
     @property
     def name(self) -> str:
@@ -57,22 +58,47 @@ class Fault:
         os.killpg(os.getpgrp(), signal.SIGKILL if self.action == "kill" else signal.SIGSTOP)
 
 
-@contextmanager
-def armed(*faults: Fault) -> Iterator[list[Fault]]:
-    """Arm the faults, each for one strike; yields the list of those that have struck."""
-    waiting, struck = list(faults), []
+class Armable(Protocol):
+    """What can be armed: it strikes when batch `batch` reaches `point`."""
 
-    def listen(point: str, batch_id: int) -> None:
-        for fault in waiting:
+    @property
+    def point(self) -> str: ...
+
+    @property
+    def batch(self) -> int: ...
+
+    def strike(self) -> None: ...
+
+
+class FaultPoints:
+    """What a sink calls at its fault points (`points=`): whatever is armed for that point and batch strikes there.
+
+        points = FaultPoints()
+        sink = ExactlyOnceKafkaSink(..., points=points)
+        with points.armed(Fault("after_commit", 2)) as struck:
+            ...
+
+    A fault is whatever is `Armable`.
+    """
+
+    def __init__(self):
+        self._waiting: list[Armable] = []
+        self._struck: list[Armable] = []
+
+    def __call__(self, point: str, batch_id: int) -> None:
+        for fault in list(self._waiting):
             if (fault.point, fault.batch) == (point, batch_id):
-                waiting.remove(fault)
-                struck.append(fault)
+                self._waiting.remove(fault)
+                self._struck.append(fault)
                 fault.strike()
 
-    if fault_points.listener:
-        raise RuntimeError("faults are armed already; disarm those first")
-    fault_points.listener = listen if faults else None
-    try:
-        yield struck
-    finally:
-        fault_points.listener = None
+    @contextmanager
+    def armed(self, *faults: Armable) -> Iterator[list[Armable]]:
+        """Arm the faults, each for one strike; yields the list of those that have struck."""
+        if self._waiting:
+            raise RuntimeError("faults are armed already; disarm those first")
+        self._waiting, self._struck = list(faults), []
+        try:
+            yield self._struck
+        finally:
+            self._waiting = []

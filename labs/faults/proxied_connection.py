@@ -7,13 +7,10 @@ from asyncio import StreamReader, StreamWriter
 from collections import deque
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 from labs.faults.kafka_framing import LENGTH, Request, RequestHeader, correlation_id, read_request
 from labs.faults.network_fault import Direction, HeldRequest, NetworkFault
-
-if TYPE_CHECKING:
-    from labs.faults.proxy_server import ProxyServer
 
 BUFFER = 1 << 20  # bytes
 LARGEST_REQUEST = 100 << 20  # bytes, as in the broker (socket.request.max.bytes)
@@ -36,23 +33,35 @@ class Passage(NamedTuple):
     done: str
 
 
+class Network(Protocol):
+    """What a connection asks of the network that it passes through."""
+
+    log: deque[Passage]
+
+    async def connect(self) -> tuple[StreamReader, StreamWriter]: ...
+
+    async def healed(self) -> None: ...
+
+    def strike(self, direction: Direction, request: RequestHeader) -> NetworkFault | None: ...
+
+
 class ProxiedConnection:
     """Passes messages between one client and a broker connection of its own, until one of them hangs up."""
 
-    def __init__(self, number: int, reader: StreamReader, writer: StreamWriter, server: ProxyServer):
-        self._number, self._server = number, server
+    def __init__(self, number: int, reader: StreamReader, writer: StreamWriter, network: Network):
+        self._number, self._network = number, network
         self._from_client, self._client = reader, writer
-        self._from_broker: StreamReader | None = None
         self._broker: StreamWriter | None = None
         self._unanswered: deque[RequestHeader] = deque()
-        self._task = asyncio.current_task()
+        self._task = cast(asyncio.Task, asyncio.current_task())
 
     async def run(self) -> None:
         """Pass messages until the client, the broker, a fault or `cut` ends the connection."""
         pumps: list[asyncio.Task] = []
         try:
-            self._from_broker, self._broker = await self._server.connect()
-            pumps = [asyncio.create_task(self._pass_requests()), asyncio.create_task(self._pass_responses())]
+            from_broker, self._broker = await self._network.connect()
+            passing = self._pass_requests(self._broker), self._pass_responses(from_broker)
+            pumps = [asyncio.create_task(each) for each in passing]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
             pass  # no broker there: the client finds its connection closed, and tries again
@@ -72,11 +81,11 @@ class ProxiedConnection:
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    async def _pass_requests(self) -> None:
+    async def _pass_requests(self, broker: StreamWriter) -> None:
         async for frame in _frames(self._from_client, LARGEST_REQUEST):
             request = read_request(frame)
-            await self._server.healed()
-            fault = self._server.strike("request", request)
+            await self._network.healed()
+            fault = self._network.strike("request", request)
             if isinstance(fault, HeldRequest):
                 self._log(request, "request", frame, "held")
                 fault.frame = frame
@@ -93,22 +102,22 @@ class ProxiedConnection:
                 if request.answered:
                     self._unanswered.append(request)
                 self._log(request, "request", frame, "passed")
-                await _send(frame, self._broker)
+                await _send(frame, broker)
 
-    async def _pass_responses(self) -> None:
-        async for frame in _frames(self._from_broker):
-            await self._server.healed()
+    async def _pass_responses(self, from_broker: StreamReader) -> None:
+        async for frame in _frames(from_broker):
+            await self._network.healed()
             request = self._request_of(frame)
-            fault = self._server.strike("response", request)
+            fault = self._network.strike("response", request)
             done = "passed"
-            if fault and fault.seconds is None:
-                self._log(request, "response", frame, "dropped")
-                return await self._interrupt(fault, self._from_broker)
-            if fault:
+            if fault and fault.seconds is not None:
                 fault.struck.set()
                 await asyncio.sleep(fault.seconds)
-                await self._server.healed()
+                await self._network.healed()
                 done = f"delayed {fault.seconds:g} s"
+            elif fault:
+                self._log(request, "response", frame, "dropped")
+                return await self._interrupt(fault, from_broker)
             self._log(request, "response", frame, done)
             await _send(frame, self._client)
 
@@ -136,7 +145,7 @@ class ProxiedConnection:
 
     def _log(self, request: RequestHeader, direction: Direction, frame: bytes, done: str) -> None:
         who = (self._number, request.client_id, request.transactional_id, request.kind)
-        self._server.log.append(Passage(datetime.now(), *who, direction, len(frame), done))
+        self._network.log.append(Passage(datetime.now(), *who, direction, len(frame), done))
 
 
 async def _frames(reader: StreamReader, largest: int | None = None) -> AsyncIterator[bytes]:

@@ -18,6 +18,7 @@ import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 from labs.equipment.broker import Broker
 from labs.faults.kafka_framing import Answer, Request
@@ -54,7 +55,7 @@ class Proxy:
         """Say at which port of 127.0.0.1 the broker really listens."""
         self._server.forward_to(port)
 
-    def drop_next_response(self, kind: Request, *, cut: bool = True, **client: str) -> NetworkFault:
+    def drop_next_response(self, kind: Request, *, cut: bool = True, **client: Any) -> NetworkFault:
         """Let the broker carry out the next request of this kind, and lose its answer.
 
         The connection is then cut, so that the client learns of it at once. With `cut=False` the connection
@@ -62,15 +63,15 @@ class Proxy:
         """
         return self._server.arm(NetworkFault(kind=kind, direction="response", cut=cut, **client))
 
-    def delay_next_response(self, kind: Request, seconds: float, **client: str) -> NetworkFault:
+    def delay_next_response(self, kind: Request, seconds: float, **client: Any) -> NetworkFault:
         """Keep the next answer of this kind back for so long, and all that comes behind it on its connection."""
         return self._server.arm(NetworkFault(kind=kind, direction="response", cut=False, seconds=seconds, **client))
 
-    def drop_next_request(self, kind: Request, *, cut: bool = True, **client: str) -> NetworkFault:
+    def drop_next_request(self, kind: Request, *, cut: bool = True, **client: Any) -> NetworkFault:
         """Lose the next request of this kind before the broker sees it; `cut` as in `drop_next_response`."""
         return self._server.arm(NetworkFault(kind=kind, direction="request", cut=cut, **client))
 
-    def hold_next_request(self, kind: Request, *, cut_client: bool = True, **client: str) -> HeldRequest:
+    def hold_next_request(self, kind: Request, *, cut_client: bool = True, **client: Any) -> HeldRequest:
         """Keep the next request of this kind until `deliver()` is called on what this returns.
 
         The client's connection is cut, so that it repeats the request over another. With `cut_client=False`
@@ -111,6 +112,8 @@ class Proxy:
 
     def _deliver(self, held: HeldRequest, timeout: float) -> Answer:
         request = held.request
+        assert request, "held"
+        assert self._server.broker_port, "forwarded"
         answer = Answer(request, exchange(self._server.broker_port, held.frame, timeout))
         done = f"delivered late: {answer.error or 'no error'}"
         who = (0, request.client_id, request.transactional_id, request.kind)

@@ -36,7 +36,7 @@ class ProxyServer:
         self._numbers = itertools.count(1)
         self._forwarding, self._whole, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._whole.set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop  # there once it listens
         listening = threading.Event()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._listen(listening)), name=f"proxy-{self.port}", daemon=True

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from labs.pipeline.query_failure import why
+from labs.pipeline.query.query_failure import why
 
 
 @dataclass(frozen=True)

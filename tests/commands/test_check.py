@@ -8,8 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labs.commands import main
-from labs.exercises import EXERCISES, solutions
+from labs.commands.main import main
+from labs.exercises import solutions
+from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.report import WHAT_IS_COUNTED
 
 SOLUTIONS = Path(solutions.__file__).parent
 
@@ -32,7 +34,18 @@ def test_solution_that_fails_has_exit_code_1(capsys, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def lose_nothing(consumer, handle):\n    handle(consumer.poll())\n")
     assert main(["check", "commit_order", str(file)]) == 1
-    assert "hint:" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "hint:" in shown
+    assert WHAT_IS_COUNTED in shown
+
+
+def test_syntax_error_is_about_the_file_and_not_about_a_scenario(capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def lose_nothing(consumer, handle)\n")
+    assert main(["check", "commit_order", str(file)]) == 1
+    shown = capsys.readouterr().out
+    assert "your file: syntax error: line 1: expected ':'" in shown
+    assert WHAT_IS_COUNTED not in shown
 
 
 def test_empty_file_has_exit_code_2(capsys, tmp_path):

@@ -12,25 +12,18 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
-from labs.equipment import (
-    Broker,
-    BrokerError,
-    ExternalBroker,
-    admin,
-    create_topic,
-    end_offsets,
-    eventually,
-    open_broker,
-)
 from labs.equipment import broker as broker_module
 from labs.equipment import node as node_module
+from labs.equipment.broker import Broker, BrokerError, ExternalBroker, open_broker
+from labs.equipment.eventually import eventually
 from labs.equipment.node import answers
 from labs.equipment.ports import PortTaken
+from labs.equipment.topics import admin, create_topic, end_offsets
 
 # Starts a broker in the directory that is named, if one is, says so, and stays until it is killed.
 PARENT = """
 import sys
-from labs.equipment import Broker
+from labs.equipment.broker import Broker
 broker = Broker(directory=(sys.argv[1:] or [None])[0])
 print(broker.directory, flush=True)
 broker.start()

@@ -6,11 +6,12 @@ import sys
 import pandas as pd
 import pytest
 
-from labs.commands import main
-from labs.equipment import admin, doctor, jars, machine
+from labs.commands.main import main
+from labs.equipment import doctor, jars, machine
 from labs.equipment.check import Check, Step, Unfit, follow
 from labs.equipment.doctor import checks
 from labs.equipment.machine import GIB
+from labs.equipment.topics import admin
 
 NAMES = ["Python", "Packages", "Java", "Jars", "Connector", "Ports", "Memory", "Disk", "Broker", "Spark"]
 
@@ -148,7 +149,7 @@ def test_the_command_prints_a_line_per_check_and_fails_if_one_does(monkeypatch, 
 
 
 def test_a_missing_package_is_one_clear_line():
-    code = "import sys; sys.modules['kafka'] = None; from labs.commands import main; sys.exit(main(['doctor']))"
+    code = "import sys; sys.modules['kafka'] = None; from labs.commands.main import main; sys.exit(main(['doctor']))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
     assert ran.returncode == 1
     assert ran.stderr.startswith("python -m labs doctor: the package kafka is missing. Run: make setup")

@@ -1,6 +1,6 @@
 import pytest
 
-from labs.equipment import eventually
+from labs.equipment.eventually import eventually
 
 
 def test_returns_the_first_true_value():

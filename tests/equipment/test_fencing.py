@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 
 import psutil
 import pytest
 
-from labs.equipment import Broker, create_topic, eventually
+from labs.equipment.broker import Broker
+from labs.equipment.child_process import ChildProcess
+from labs.equipment.eventually import eventually
 from labs.equipment.fencing import sees_it_fenced
 from labs.equipment.node import CONTROLLER_CONFIG
+from labs.equipment.topics import create_topic
 
 
 def test_restart_after_a_kill_waits_until_the_dead_broker_is_fenced():
@@ -49,6 +51,6 @@ def test_controller_that_dies_on_the_way_is_started_again():
 
 @pytest.mark.parametrize("said", ["", "Becoming the active controller\n"])
 def test_controller_that_ended_has_fenced_nobody(said, tmp_path):
-    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+    ended = ChildProcess([sys.executable, "-c", f"print({said!r}); raise SystemExit(1)"], tmp_path / "log")
     ended.wait()
-    assert not sees_it_fenced(ended, lambda: said, tmp_path)
+    assert not sees_it_fenced(ended, tmp_path)

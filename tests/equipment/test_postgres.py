@@ -12,7 +12,8 @@ import psutil
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from labs.equipment import eventually, postgres_programs
+from labs.equipment import postgres_programs
+from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres, PostgresError
 
 ROOT = Path(__file__).parents[2]

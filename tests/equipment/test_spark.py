@@ -9,8 +9,7 @@ import pyspark
 import pytest
 from jgo.constants import default_jgo_cache
 
-from labs.equipment import spark_session
-from labs.equipment.spark import spark_log
+from labs.equipment.spark import spark_log, spark_session
 
 LABS = Path(spark_session.__code__.co_filename).parents[1]
 
@@ -19,8 +18,10 @@ LESSON = """
 import json, sys
 import labs
 from confluent_kafka import Producer
-from labs.equipment import create_topic, open_broker, spark_session
+from labs.equipment.broker import open_broker
 from labs.equipment.java import find_java
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
 
 with open_broker() as broker:
     spark = spark_session()

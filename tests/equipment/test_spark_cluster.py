@@ -11,15 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labs.equipment import ClusterError, SparkCluster, eventually
+from labs.equipment.eventually import eventually
 from labs.equipment.spark import on_this_machine
+from labs.equipment.spark_cluster import SparkCluster
+from labs.equipment.spark_daemon import ClusterError
 from tests.equipment.test_spark import path_without_java
 
 # Starts a cluster, runs a job in its executors and tells which processes there are; then waits to be killed.
 OWNER = """
 import json, os
-from labs.equipment import SparkCluster, spark_session
 from labs.equipment.java import find_java
+from labs.equipment.spark import spark_session
+from labs.equipment.spark_cluster import SparkCluster
 
 cluster = SparkCluster().start()
 os.environ["SPARK_MASTER"] = cluster.master
@@ -32,7 +35,7 @@ input()
 
 
 # Has an executor as long as it lives, and its driver is in a process of its own.
-APPLICATION = "import sys; from labs.equipment import spark_session; spark_session(); sys.stdin.read()"
+APPLICATION = "import sys; from labs.equipment.spark import spark_session; spark_session(); sys.stdin.read()"
 
 
 @pytest.fixture

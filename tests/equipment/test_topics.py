@@ -4,8 +4,8 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from labs.equipment import admin, create_topic, end_offsets, topics
-from labs.equipment.topics import KafkaUnreachable, TopicRefused
+from labs.equipment import topics
+from labs.equipment.topics import KafkaUnreachable, TopicRefused, admin, create_topic, end_offsets
 
 NOBODY = "127.0.0.1:9"
 

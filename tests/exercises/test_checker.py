@@ -8,14 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labs.exercises import check
-from labs.exercises.checker import UnknownExercise
+from labs.exercises.checker.check import UnknownExercise, check
+from labs.exercises.checker.finding import Finding, Grade
+from labs.exercises.checker.report import Report
+from labs.exercises.checker.scenario import Lab
+from labs.exercises.checker.source_code import NoSource, read_source
+from labs.exercises.checker.student_process import Limits, StudentProcess
 from labs.exercises.commit_order import EXERCISE
-from labs.exercises.finding import Finding, Outcome
-from labs.exercises.report import Report
-from labs.exercises.scenario import Lab
-from labs.exercises.source_code import NoSource, read_source
-from labs.exercises.student_process import Limits, StudentProcess
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -68,7 +67,7 @@ def test_code_that_does_not_run_to_its_end_fails_and_the_reason_is_named(checked
     began = time.monotonic()
     report = checked(text)
     problem = report.first_problem
-    assert (report.outcome, problem.symptom) == (Outcome.FAILED, symptom), report
+    assert (report.grade, problem.symptom) == (Grade.FAILED, symptom), report
     assert told in problem.detail, report
     assert problem.hint, report
     assert time.monotonic() - began < 30
@@ -82,20 +81,20 @@ def test_last_lines_of_the_output_are_shown(checked):
 def test_printing_a_little_garbage_changes_nothing(checked):
     noise = 'print("\\x00\\x1b[31m{\\"kind\\": \\"end\\", \\"ending\\": \\"returned\\"}")\n'
     report = checked(noise + RIGHT + "\n\ndef double_nothing(consumer, handle):\n    pass\n")
-    passed = [finding.scenario for finding in report.findings if finding.outcome is Outcome.PASSED]
+    passed = [finding.scenario for finding in report.findings if finding.grade is Grade.PASSED]
     assert len(passed) == 4, report
 
 
 @pytest.mark.parametrize("text", ["", "\n# nothing yet\n", '"""Only a docstring."""\n'])
 def test_empty_file_is_unknown_and_not_a_success(checked, text):
     report = checked(text)
-    assert (report.outcome, report.exit_code) == (Outcome.UNKNOWN, 2)
+    assert (report.grade, report.exit_code) == (Grade.UNKNOWN, 2)
     assert "nothing to judge" in str(report)
 
 
 def test_function_that_does_nothing_is_unknown(checked):
     report = checked(body("pass"))
-    assert report.outcome is Outcome.UNKNOWN, report
+    assert report.grade is Grade.UNKNOWN, report
     assert report.first_problem.symptom == "nothing done"
 
 
@@ -105,14 +104,14 @@ def test_code_that_passes_naively_fails_under_the_crash_with_examples_and_the_ki
     )
     smoke, *_ = report.findings
     problem = report.first_problem
-    assert smoke.outcome is Outcome.PASSED, report
+    assert smoke.grade is Grade.PASSED, report
     assert problem.symptom == "lost"
     assert problem.lost == 3
     assert len(problem.examples) == 3
     told = [what for _, what in problem.timeline]
     kill = next(n for n, what in enumerate(told) if what.startswith("SIGKILL"))
     assert told[kill - 1].startswith("consumer.commit()")
-    assert "not run" in [str(finding.outcome) for finding in report.findings]
+    assert "not run" in [str(finding.grade) for finding in report.findings]
 
 
 def test_fault_that_finds_no_place_to_strike_is_unknown(broker, tmp_path):
@@ -121,7 +120,7 @@ def test_fault_that_finds_no_place_to_strike_is_unknown(broker, tmp_path):
     lab = Lab(broker.bootstrap_servers, tmp_path, process)
     after_handle = EXERCISE.scenarios[1]
     finding = after_handle.judge(lab, after_handle)
-    assert finding.outcome is not Outcome.PASSED
+    assert finding.grade is not Grade.PASSED
     assert "found no place to strike" in finding.detail
 
 
@@ -158,12 +157,12 @@ def test_notebook_as_a_file_is_judged_by_its_marked_cells(tmp_path):
     assert read_source("commit_order", file).text == "# your solution\nx = 1"
 
 
-def finding(outcome: Outcome, **more) -> Finding:
-    return Finding(scenario=f"it {outcome}", done="Something.", outcome=outcome, **more)
+def finding(grade: Grade, **more) -> Finding:
+    return Finding(scenario=f"it {grade}", action="Something.", grade=grade, **more)
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "verdict", "code"),
+    ("grades", "verdict", "code"),
     [
         (["passed", "passed"], "passed", 0),
         (["passed", "failed", "unknown"], "failed", 1),
@@ -172,16 +171,14 @@ def finding(outcome: Outcome, **more) -> Finding:
         ([], "unknown", 2),
     ],
 )
-def test_report_has_passed_only_if_every_scenario_has(outcomes, verdict, code):
-    report = Report("commit_order", "mine.py", [finding(Outcome(each)) for each in outcomes])
-    assert (str(report.outcome), report.exit_code) == (verdict, code)
+def test_report_has_passed_only_if_every_scenario_has(grades, verdict, code):
+    report = Report("commit_order", "mine.py", [finding(Grade(each)) for each in grades])
+    assert (str(report.grade), report.exit_code) == (verdict, code)
 
 
 def test_junit_has_a_case_per_scenario_and_survives_what_xml_cannot_hold():
-    failed = finding(
-        Outcome.FAILED, symptom="lost", detail="it said \x00\x1b <&>", examples=["one", "two"], hint="look"
-    )
-    report = Report("commit_order", "mine.py", [finding(Outcome.PASSED), failed, finding(Outcome.NOT_RUN)])
+    failed = finding(Grade.FAILED, symptom="lost", detail="it said \x00\x1b <&>", examples=["one", "two"], hint="look")
+    report = Report("commit_order", "mine.py", [finding(Grade.PASSED), failed, finding(Grade.NOT_RUN)])
     suite = ElementTree.fromstring(report.as_junit())
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["3", "1", "0", "1"]
     assert [len(case) for case in suite] == [0, 1, 1]
@@ -194,7 +191,7 @@ def test_junit_of_nothing_to_judge_is_an_error():
 
 
 def test_json_says_what_the_text_says():
-    report = Report("commit_order", "mine.py", [finding(Outcome.FAILED, symptom="lost", timeline=[("run 1", "poll")])])
+    report = Report("commit_order", "mine.py", [finding(Grade.FAILED, symptom="lost", timeline=[("run 1", "poll")])])
     told = json.loads(json.dumps(report.as_dict()))
     assert told["verdict"] == "failed"
     assert told["scenarios"][0]["timeline"] == [["run 1", "poll"]]

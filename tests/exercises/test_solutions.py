@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from labs.exercises import EXERCISES, check
 from labs.exercises import solutions as solutions_package
+from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.check import check
 
 SOLUTIONS = Path(solutions_package.__file__).parent
 WRONG = sorted((Path(__file__).parent / "wrong").glob("*.py"))
 STATED = re.compile(r"Caught: (?P<symptom>.+?)\. Scenario: (?P<scenario>.+?)\.$")
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def stated(file: Path) -> re.Match:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from labs.faults import GaveUp, Supervisor
+from labs.faults.supervisor import GaveUp, Supervisor
 
 
 def failing(times: int):

@@ -9,13 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from labs.equipment import Broker, create_topic, spark_session
-from labs.evidence.audit import audit
-from labs.evidence.expected import count_by_window
-from labs.evidence.reader import read_results
-from labs.pipeline import ExactlyOnceKafkaSink, close_windows, count_ips, read_source, replay, start_query
-from labs.pipeline.generate import classroom
-from labs.pipeline.query_failure import why
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.audit import audit
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.readers.results import read_results, read_visible
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.log.replay import close_windows, replay
+from labs.pipeline.query.ip_count import count_ips, read_source, start_query
+from labs.pipeline.query.query_failure import why
 
 SIZE = 160 << 20  # bytes: a broker asks for 100 MB before it starts
 
@@ -58,7 +62,7 @@ def main(place: Path) -> None:
         print("broker runs:", broker.running)
         (place / "ballast").unlink()
         broker.start()
-        print("then:", audit(expected, read_results(servers, results)).verdict)
+        print("then:", audit(expected, read_visible(servers, results)).verdict)
         said = [run()]
         while said[-1] != "no failure" and len(said) < 3:  # the broker may still be busy with its log
             said.append(run())

@@ -7,9 +7,15 @@ import os
 import signal
 import sys
 
-from labs.pipeline import fault_points
+from exactly_once_kafka.batch import Batch
+from exactly_once_kafka.points import pass_by
 
 QUERY = "the-query"
+
+
+def batch(number: int, query_id: str = QUERY, plan: str = "as planned") -> Batch:
+    """Return what Spark would call batch `number`; another `plan` makes another batch of it."""
+    return Batch(query_id, number, f"{plan} {number}", f"{plan} {number - 1}" if number else None)
 
 
 def values(batch_id: int, count: int) -> list[str]:
@@ -17,14 +23,14 @@ def values(batch_id: int, count: int) -> list[str]:
     return [json.dumps({"window_start": batch_id, "ip": f"10.0.0.{n}", "count": count}) for n in range(3)]
 
 
-def sink_of(kind: str, place: str):
+def sink_of(kind: str, place: str, points=pass_by):
     if kind == "file":
-        from labs.pipeline.file_sink import FileSink
+        from labs.pipeline.sinks.file_sink import FileSink
 
-        return FileSink(place)
-    from labs.pipeline.database_sink import DatabaseSink
+        return FileSink(place, points=points)
+    from labs.pipeline.sinks.database_sink import DatabaseSink
 
-    return DatabaseSink("test", place)
+    return DatabaseSink("test", place, points=points)
 
 
 if __name__ == "__main__":
@@ -34,7 +40,6 @@ if __name__ == "__main__":
         if point == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sink = sink_of(kind, place)
-    assert not sink.is_committed(1, QUERY)
-    fault_points.listener = die
-    sink.write(values(1, count=1), 1, QUERY)
+    sink = sink_of(kind, place, die)
+    assert not sink.is_done(batch(1))
+    sink.write(values(1, count=1), batch(1))

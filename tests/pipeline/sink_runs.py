@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from labs.faults import Fault, Supervisor, armed
-from labs.pipeline import FAULT_POINTS, ip_count
+from exactly_once_kafka.points import FAULT_POINTS
+from labs.faults.fault import Fault
+from labs.faults.supervisor import Supervisor
+from labs.pipeline.query import ip_count
 from tests.conftest import RECORDS_PER_BATCH
 
 ROOT = Path(__file__).parents[2]
@@ -21,13 +23,13 @@ def run(spark, broker, classroom_log, sink, checkpoint, records_per_batch=RECORD
     records = ip_count.read_source(
         spark, broker.bootstrap_servers, classroom_log.topic, records_per_batch=records_per_batch
     )
-    ip_count.start(ip_count.ip_count(records), sink, checkpoint).awaitTermination()
+    ip_count.start_query(ip_count.count_ips(records), sink, checkpoint).awaitTermination()
 
 
-def run_and_crash_at_every_point(attempt, *more):
+def run_and_crash_at_every_point(attempt, points, *more):
     """Call `attempt` until it gets through, crashing it at each fault point once, in batches 3 to 7."""
     faults = [Fault(point, batch) for batch, point in enumerate(FAULT_POINTS, start=3)] + list(more)
-    with armed(*faults) as struck:
+    with points.armed(*faults) as struck:
         Supervisor(lambda _: attempt(), restarts=len(faults), delay=0, report=lambda _: None).run()
     assert struck == faults
 
@@ -39,6 +41,13 @@ def roll_back(checkpoint, batches):
         for log in ("offsets", "commits"):
             (checkpoint / log / str(batch)).unlink()
             (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
+
+
+def forget_batch_one(checkpoint):
+    """Make the checkpoint of a query that crashed in batch 2 one from before batch 1."""
+    for entry in ("offsets/2", "offsets/1", "commits/1"):
+        (checkpoint / entry).unlink()
+        (checkpoint / entry).with_name(f".{entry[-1]}.crc").unlink()
 
 
 def expected(*versions):

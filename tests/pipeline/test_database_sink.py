@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, insert, select, text, update
 
-from labs.equipment import eventually
+from exactly_once_kafka.errors import BatchFailed, SinkRefused
+from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres
-from labs.evidence.audit import audit
-from labs.evidence.other_readers import read_database
-from labs.faults import Fault, InjectedCrash, armed
-from labs.pipeline.database_sink import MARKERS, METADATA, DatabaseSink
-from labs.pipeline.fault_points import reach
-from labs.pipeline.sink_errors import BatchFailed, SinkRefused
-from tests.pipeline.sink_process import QUERY, values
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.other_readers import read_database
+from labs.faults.fault import Fault, FaultPoints, InjectedCrash
+from labs.pipeline.sinks.database_sink import MARKERS, METADATA, DatabaseSink
+from tests.pipeline.sink_process import QUERY, batch, values
 from tests.pipeline.sink_runs import (
     POINTS_OF_A_WRITE,
     expected,
+    forget_batch_one,
     roll_back,
     run,
     run_and_crash_at_every_point,
     write_in_a_process_killed_at,
 )
+
+PLAIN, COUPON = '{"id": 1}', '{"id": 2, "coupon": "SAVE10"}'
 
 
 @pytest.fixture(scope="module")
@@ -52,39 +55,39 @@ def empty(postgres):
 class MarkerAfterwards(DatabaseSink):
     """Rows and marker in two transactions, rows first."""
 
-    def write(self, values, batch_id, query_id):
+    def write(self, values, batch):
         with self.engine.begin() as transaction:
-            self._write_rows(transaction, values, batch_id)
-        reach("before_commit", batch_id)
+            self._write_rows(transaction, values, batch)
+        self.points("before_commit", batch.batch_id)
         with self.engine.begin() as transaction:
-            self._move_marker(transaction, batch_id, query_id)
+            self._move_marker(transaction, batch)
 
 
 class MarkerBefore(DatabaseSink):
     """Rows and marker in two transactions, marker first."""
 
-    def write(self, values, batch_id, query_id):
+    def write(self, values, batch):
         with self.engine.begin() as transaction:
-            self._move_marker(transaction, batch_id, query_id)
-        reach("before_commit", batch_id)
+            self._move_marker(transaction, batch)
+        self.points("before_commit", batch.batch_id)
         with self.engine.begin() as transaction:
-            self._write_rows(transaction, values, batch_id)
+            self._write_rows(transaction, values, batch)
 
 
 class RowByRow(DatabaseSink):
     """Every statement a transaction of its own."""
 
-    def write(self, values, batch_id, query_id):
+    def write(self, values, batch):
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            self._write_rows(connection, values, batch_id)
-            self._move_marker(connection, batch_id, query_id)
+            self._write_rows(connection, values, batch)
+            self._move_marker(connection, batch)
 
 
 class NeverLooks(DatabaseSink):
     """Writes every batch, whether it was committed before or not."""
 
-    def is_committed(self, batch_id, query_id):
-        super().is_committed(batch_id, query_id)
+    def decide(self, marker, batch):
+        super().decide(marker, batch)
         return False
 
 
@@ -103,8 +106,9 @@ class ServerIsKilled:
 
 def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, url, tmp_path, request):
     more = [] if url.startswith("sqlite") else [ServerIsKilled(request.getfixturevalue("postgres"))]
-    sink = DatabaseSink("ip-count", url)
-    run_and_crash_at_every_point(lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint"), *more)
+    sink = DatabaseSink("ip-count", url, points=(points := FaultPoints()))
+    attempt = lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint")  # noqa: E731
+    run_and_crash_at_every_point(attempt, points, *more)
     verdict = audit(classroom_log.expected, read_database(url))
     assert verdict.valid, verdict
 
@@ -131,9 +135,9 @@ def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(url, point
     ],
 )
 def test_mutant_whose_marker_is_not_in_the_rows_transaction_is_caught(url, mutant, point, anomaly):
-    sink = mutant("test", url)
+    sink = mutant("test", url, points=FaultPoints())
     publish(sink, 0, count=1)
-    with armed(Fault(point, 1)), pytest.raises(InjectedCrash):
+    with sink.points.armed(Fault(point, 1)), pytest.raises(InjectedCrash):
         publish(sink, 1, count=1)
     publish(sink, 1, count=1)
     verdict = audit(expected(1, 1), read_database(url))
@@ -142,26 +146,26 @@ def test_mutant_whose_marker_is_not_in_the_rows_transaction_is_caught(url, mutan
 
 def test_batch_that_is_written_again_is_refused_by_the_marker_itself(url):
     sink = NeverLooks("test", url)
-    for batch in (0, 1):
-        publish(sink, batch, count=1)
+    for number in (0, 1):
+        publish(sink, number, count=1)
         with pytest.raises(BatchFailed, match=r"UNIQUE|unique|another driver"):
-            publish(sink, batch, count=1)
+            publish(sink, number, count=1)
     assert audit(expected(1, 1), read_database(url)).valid
 
 
 def test_of_two_drivers_with_the_same_batch_one_is_rolled_back(postgres):
     url = empty(postgres)
-    first, second = DatabaseSink("test", url), DatabaseSink("test", url)
+    first, second = DatabaseSink("test", url, points=FaultPoints()), DatabaseSink("test", url)
     publish(first, 0, count=1)
 
     class SecondComesIn:
         point, batch = "before_commit", 1
 
         def strike(self):
-            self.other = pool.submit(second.write, values(1, count=2), 1, QUERY)
+            self.other = pool.submit(second.write, values(1, count=2), batch(1))
             eventually(lambda: waiting_for_a_lock(url))
 
-    with ThreadPoolExecutor() as pool, armed(late := SecondComesIn()):
+    with ThreadPoolExecutor() as pool, first.points.armed(late := SecondComesIn()):
         publish(first, 1, count=1)
         with pytest.raises(BatchFailed, match="another driver has published"):
             late.other.result()
@@ -173,27 +177,34 @@ def waiting_for_a_lock(url):
         return connection.execute(text("select count(*) from pg_locks where not granted")).scalar_one()
 
 
-@pytest.mark.parametrize("damage", ["checkpoint deleted", "checkpoint rolled back", "results deleted"])
+@pytest.mark.parametrize("damage", ["checkpoint deleted", "rolled back two", "rolled back one", "results deleted"])
 def test_checkpoint_and_results_that_do_not_fit_are_refused(spark, broker, classroom_log, tmp_path, damage):
+    points = FaultPoints()
     url, checkpoint = f"sqlite:///{tmp_path / 'results.db'}", tmp_path / "checkpoint"
 
-    def attempt():
-        run(spark, broker, classroom_log, DatabaseSink("ip-count", url), checkpoint, records_per_batch=500)
+    def attempt(records_per_batch=500):
+        sink = DatabaseSink("ip-count", url, points=points)
+        run(spark, broker, classroom_log, sink, checkpoint, records_per_batch)
 
-    attempt()
+    faults = [Fault("before_write", 2)] if damage == "rolled back one" else []
+    with points.armed(*faults), suppress(StreamingQueryException):
+        attempt()
     before = sorted(read_database(url), key=repr)
     if damage == "checkpoint deleted":
         shutil.rmtree(checkpoint)
         found = "another query"
-    elif damage == "checkpoint rolled back":
+    elif damage == "rolled back two":
         roll_back(checkpoint, batches=2)
         found = "the last batch committed is"
+    elif damage == "rolled back one":
+        forget_batch_one(checkpoint)
+        found = "another batch 1"
     else:
         roll_back(checkpoint, batches=2)
         create_engine(url).connect().execute(text("drop table batch_markers"))
         found = "no marker"
     with pytest.raises(StreamingQueryException, match=f"(?s)refuses batch.*{found}"):
-        attempt()
+        attempt(records_per_batch=450)
     assert sorted(read_database(url), key=repr) == before
 
 
@@ -201,11 +212,25 @@ def test_marker_of_another_query_is_refused(url):
     sink = DatabaseSink("test", url)
     publish(sink, 0, count=1)
     with pytest.raises(SinkRefused, match="another query"):
-        sink.is_committed(1, "another")
+        sink.is_done(batch(1, "another"))
     with sink.engine.begin() as connection:
         connection.execute(update(MARKERS).values(batch_id=7))
     with pytest.raises(SinkRefused, match="the last batch committed is 7"):
-        sink.is_committed(1, QUERY)
+        sink.is_done(batch(1))
+
+
+def test_table_of_an_older_version_has_no_plans(url):
+    with create_engine(url).begin() as connection:
+        columns = "sink VARCHAR PRIMARY KEY, batch_id BIGINT, query_id VARCHAR"
+        connection.execute(text(f"CREATE TABLE batch_markers ({columns})"))
+        connection.execute(text(f"INSERT INTO batch_markers VALUES ('test', 0, '{QUERY}')"))
+    sink = DatabaseSink("test", url)
+    with pytest.raises(SinkRefused, match="older version"):
+        publish(sink, 0, count=1)
+    publish(sink, 1, count=1)
+    assert sink.is_done(batch(1))
+    with pytest.raises(SinkRefused, match=r"(?s)another batch 1.*as planned 1.*otherwise 1"):
+        sink.is_done(batch(1, plan="otherwise"))
 
 
 def test_several_sinks_share_a_database(url):
@@ -214,20 +239,34 @@ def test_several_sinks_share_a_database(url):
     assert audit(expected(1), read_database(url)).duplicated == 3  # each has published its own
 
 
-def test_table_of_ones_own(spark, tmp_path):
+def test_table_of_ones_own(spark, publish_rows, tmp_path):
     url = f"sqlite:///{tmp_path / 'own.db'}"
     columns = (Column("who", String), Column("batch_id", BigInteger), Column("attempt", String))
     table = Table("people", MetaData(), *columns)
     rows = spark.createDataFrame([('{"who": "ann"}',), ('{"who": "bob"}',)], "value string")
-    DatabaseSink("people", url, table)(rows, 0)
+    publish_rows(DatabaseSink("people", url, table), rows)
     with create_engine(url).connect() as connection:
         assert sorted(connection.execute(select(table.c.who)).scalars()) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("values", [(COUPON, PLAIN), (PLAIN, COUPON)], ids=["absent last", "absent first"])
+def test_field_that_only_some_rows_have_is_null_in_the_others(url, values):
+    columns = [Column("id", BigInteger), Column("coupon", String), Column("state", String, server_default="new")]
+    columns += [Column("batch_id", BigInteger), Column("attempt", String)]
+    orders = Table("orders", MetaData(), *columns)
+    sink = DatabaseSink("orders", url, orders)
+    orders.drop(sink.engine, checkfirst=True)
+    sink.read_marker(batch(0))
+    sink.write(values, batch(0))
+    with sink.engine.connect() as connection:
+        found = {row.id: (row.coupon, row.state) for row in connection.execute(select(orders))}
+    assert found == {1: (None, "new"), 2: ("SAVE10", "new")}
 
 
 def test_database_that_is_away_fails_the_batch(tmp_path):
     nowhere = DatabaseSink("test", f"postgresql+psycopg://postgres@/postgres?host={tmp_path}")
     with pytest.raises(BatchFailed, match="the database said"):
-        nowhere.is_committed(0, QUERY)
+        nowhere.is_done(batch(0))
 
 
 def test_locked_database_fails_the_batch_and_keeps_nothing_of_it(tmp_path):
@@ -244,5 +283,5 @@ def test_locked_database_fails_the_batch_and_keeps_nothing_of_it(tmp_path):
 
 def publish(sink, batch_id, count):
     """Do what a batch does, without a Spark."""
-    if not sink.is_committed(batch_id, QUERY):
-        sink.write(values(batch_id, count), batch_id, QUERY)
+    if not sink.is_done(batch(batch_id)):
+        sink.write(values(batch_id, count), batch(batch_id))

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import asdict
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from labs.evidence.audit import audit
-from labs.evidence.other_readers import read_files
-from labs.faults import Fault, InjectedCrash, armed
-from labs.pipeline.durable_file import publish as publish_file
-from labs.pipeline.fault_points import reach
-from labs.pipeline.file_sink import MANIFEST, Entry, FileSink, batches, read_entry
-from labs.pipeline.sink_errors import BatchFailed, SinkRefused
-from tests.pipeline.sink_process import QUERY, values
+from exactly_once_kafka.errors import BatchFailed, SinkRefused
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.other_readers import read_files
+from labs.faults.fault import Fault, FaultPoints, InjectedCrash
+from labs.pipeline.sinks.durable_file import publish as publish_file
+from labs.pipeline.sinks.file_sink import MANIFEST, Entry, FileSink, batches, read_entry
+from tests.pipeline.sink_process import batch, values
 from tests.pipeline.sink_runs import (
     POINTS_OF_A_WRITE,
     expected,
+    forget_batch_one,
     roll_back,
     run,
     run_and_crash_at_every_point,
@@ -29,33 +30,37 @@ from tests.pipeline.sink_runs import (
 
 
 @pytest.fixture
-def sink(tmp_path):
-    return FileSink(tmp_path / "results")
+def points():
+    return FaultPoints()
+
+
+@pytest.fixture
+def sink(tmp_path, points):
+    return FileSink(tmp_path / "results", points=points)
 
 
 def publish(sink, batch_id, count):
     """Do what a batch does, without a Spark."""
-    if not sink.is_committed(batch_id, QUERY):
-        sink.write(values(batch_id, count), batch_id, QUERY)
-    sink._sweep(batch_id)
+    if not sink.is_done(batch(batch_id)):
+        sink.write(values(batch_id, count), batch(batch_id))
 
 
 class EntryFirst(FileSink):
     """Steps 1 and 2 exchanged: the manifest names a file that is not there yet."""
 
-    def write(self, values, batch_id, query_id):
-        lines, file = list(values), f"batch-{batch_id}-x.jsonl"
-        entry = Entry(batch_id, query_id, "x", file, len(lines), "")
-        publish_file(self.directory / MANIFEST / f"{batch_id}.json", [json.dumps(asdict(entry))])
-        reach("before_commit", batch_id)
+    def write(self, values, batch):
+        lines, file = list(values), f"batch-{batch.batch_id}-x.jsonl"
+        entry = Entry(batch.batch_id, batch.query_id, "x", file, len(lines), "", batch.plan)
+        publish_file(self.directory / MANIFEST / f"{batch.batch_id}.json", [json.dumps(asdict(entry))])
+        self.points("before_commit", batch.batch_id)
         publish_file(self.directory / file, [line + "\n" for line in lines])
 
 
 class NeverLooks(FileSink):
     """Writes every batch, whether it was committed before or not."""
 
-    def is_committed(self, batch_id, query_id):
-        super().is_committed(batch_id, query_id)
+    def decide(self, marker, batch):
+        super().decide(marker, batch)
         return False
 
 
@@ -64,8 +69,8 @@ def read_every_file(directory):
     return [line for file in directory.glob("*.jsonl") for line in file.read_text().splitlines()]
 
 
-def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, sink, tmp_path):
-    run_and_crash_at_every_point(lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint"))
+def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, sink, points, tmp_path):
+    run_and_crash_at_every_point(lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint"), points)
     verdict = audit(classroom_log.expected, read_files(sink.directory))
     assert verdict.valid, verdict
     assert len(read_every_file(sink.directory)) == len(classroom_log.expected)  # and the leftovers are gone
@@ -94,17 +99,18 @@ def test_half_a_file_is_under_no_name_that_a_reader_looks_for(sink):
     assert len(read_every_file(sink.directory)) == 3
 
 
-def test_reader_who_ignores_the_manifest_sees_what_a_crash_left_and_one_who_obeys_does_not(sink):
+def test_reader_who_ignores_the_manifest_sees_what_a_crash_left_and_one_who_obeys_does_not(sink, points):
     publish(sink, 0, count=1)
     write_in_a_process_killed_at("before_commit", "file", sink.directory)
-    sink.write(values(1, count=2), 1, QUERY)  # the replay, up to its commit
+    with points.armed(Fault("after_commit", 1)), pytest.raises(InjectedCrash):
+        publish(sink, 1, count=2)  # the replay, up to its commit
     assert len(read_every_file(sink.directory)) == 9
     assert audit(expected(1, 2), read_files(sink.directory)).valid
 
 
-def test_mutant_that_publishes_the_entry_first_is_caught(tmp_path):
-    sink = EntryFirst(tmp_path)
-    with armed(Fault("before_commit", 0)), pytest.raises(InjectedCrash):
+def test_mutant_that_publishes_the_entry_first_is_caught(tmp_path, points):
+    sink = EntryFirst(tmp_path, points=points)
+    with points.armed(Fault("before_commit", 0)), pytest.raises(InjectedCrash):
         publish(sink, 0, count=1)
     publish(sink, 0, count=1)
     with pytest.raises(FileNotFoundError):
@@ -119,7 +125,7 @@ def test_batch_that_is_written_again_is_refused_by_the_manifest_itself(tmp_path)
     assert audit(expected(1), read_files(tmp_path)).valid
 
 
-def test_of_two_drivers_with_the_same_batch_one_fails(sink):
+def test_of_two_drivers_with_the_same_batch_one_fails(sink, points):
     second = FileSink(sink.directory)
 
     class SecondComesIn:
@@ -128,39 +134,67 @@ def test_of_two_drivers_with_the_same_batch_one_fails(sink):
         def strike(self):
             publish(second, 0, count=2)
 
-    with armed(SecondComesIn()), pytest.raises(BatchFailed, match="another driver"):
+    with points.armed(SecondComesIn()), pytest.raises(BatchFailed, match="another driver"):
         publish(sink, 0, count=1)
     assert audit(expected(2), read_files(sink.directory)).valid
 
 
-@pytest.mark.parametrize("damage", ["checkpoint deleted", "checkpoint rolled back", "results deleted"])
-def test_checkpoint_and_results_that_do_not_fit_are_refused(spark, broker, classroom_log, sink, tmp_path, damage):
+@pytest.mark.parametrize("damage", ["checkpoint deleted", "rolled back two", "rolled back one", "results deleted"])
+def test_checkpoint_and_results_that_do_not_fit_are_refused(
+    spark, broker, classroom_log, sink, points, tmp_path, damage
+):
     checkpoint = tmp_path / "checkpoint"
 
-    def attempt():
-        run(spark, broker, classroom_log, sink, checkpoint, records_per_batch=500)
+    def attempt(records_per_batch=500):
+        run(spark, broker, classroom_log, sink, checkpoint, records_per_batch=records_per_batch)
 
-    attempt()
+    faults = [Fault("before_write", 2)] if damage == "rolled back one" else []
+    with points.armed(*faults), suppress(StreamingQueryException):
+        attempt()
     if damage == "checkpoint deleted":
         shutil.rmtree(checkpoint)
         found = "another query"
-    elif damage == "checkpoint rolled back":
+    elif damage == "rolled back two":
         roll_back(checkpoint, batches=2)
         found = "the last batch committed is"
+    elif damage == "rolled back one":
+        forget_batch_one(checkpoint)
+        found = "another batch 1"
     else:
         roll_back(checkpoint, batches=2)
         shutil.rmtree(sink.directory)
         found = "no marker"
     before = sorted(sink.directory.rglob("*.json*"))
     with pytest.raises(StreamingQueryException, match=f"(?s)refuses batch.*{found}"):
-        attempt()
+        attempt(records_per_batch=450)
     assert sorted(sink.directory.rglob("*.json*")) == before
+
+
+@pytest.mark.parametrize(("next_batch", "ends"), [(0, "older version"), (1, None)])
+def test_manifest_of_an_older_version_has_no_plans(sink, next_batch, ends):
+    publish(sink, 0, count=1)
+    file = sink.directory / MANIFEST / "0.json"
+    file.write_text(json.dumps({key: value for key, value in json.loads(file.read_text()).items() if key != "plan"}))
+    if ends:
+        with pytest.raises(SinkRefused, match=ends):
+            publish(sink, next_batch, count=1)
+    else:
+        publish(sink, next_batch, count=1)
+        assert audit(expected(1, 1), read_files(sink.directory)).valid
+
+
+def test_another_batch_of_the_same_number_is_refused(sink):
+    publish(sink, 0, count=1)
+    with pytest.raises(SinkRefused, match=r"(?s)another batch 0.*as planned 0.*otherwise 0"):
+        sink.is_done(batch(0, plan="otherwise"))
+    with pytest.raises(SinkRefused, match=r"(?s)another batch 0.*as planned 0.*otherwise 0"):
+        sink.is_done(batch(1, plan="otherwise"))
 
 
 def test_manifest_of_another_query_is_refused(sink):
     publish(sink, 0, count=1)
     with pytest.raises(SinkRefused, match="another query"):
-        sink.is_committed(1, "another")
+        sink.is_done(batch(1, "another"))
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"window_start": 0, "ip": "10.0.0.0", "count": 1}\n', None])
@@ -173,23 +207,23 @@ def test_file_that_is_not_what_the_manifest_says_cannot_be_read(sink, damage):
 
 
 def test_value_with_a_line_break_is_refused(sink):
-    assert not sink.is_committed(0, QUERY)
+    assert not sink.is_done(batch(0))
     with pytest.raises(ValueError, match="line break"):
-        sink.write(["one\ntwo"], 0, QUERY)
+        sink.write(["one\ntwo"], batch(0))
     assert read_every_file(sink.directory) == []
 
 
-def test_any_rows_with_a_value_column_will_do(spark, sink):
-    sink(spark.range(25).selectExpr("string(id) as value"), 0)
+def test_any_rows_with_a_value_column_will_do(spark, sink, publish_rows):
+    publish_rows(sink, spark.range(25).selectExpr("string(id) as value"))
     assert sorted(map(int, read_every_file(sink.directory))) == list(range(25))
 
 
 def test_directory_that_cannot_be_written_fails_the_batch(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BatchFailed, match=r"NotADirectory|FileExists"):
-        FileSink(tmp_path / "file").is_committed(0, QUERY)
+        FileSink(tmp_path / "file").is_done(batch(0))
     sink = FileSink(tmp_path / "sink")
-    assert not sink.is_committed(0, QUERY)
+    assert not sink.is_done(batch(0))
     os.rename(sink.directory, tmp_path / "elsewhere")
     with pytest.raises(BatchFailed, match="FileNotFound"):
-        sink.write(values(0, 1), 0, QUERY)
+        sink.write(values(0, 1), batch(0))

@@ -16,13 +16,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
-from labs.evidence.audit import audit
-from labs.evidence.checkpoint import damage
-from labs.evidence.reader import read_results
-from labs.faults import Fault, JobFailed, JobProcess, armed
-from labs.pipeline import ExactlyOnceKafkaSink, count_ips, read_source, replay, start_query
-from labs.pipeline.generate import classroom
-from labs.pipeline.query_failure import why
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.evidence.auditor.audit import audit
+from labs.evidence.checkpoint.checkpoint import damage
+from labs.evidence.readers.results import read_results
+from labs.faults.fault import Fault, FaultPoints
+from labs.faults.job import JobFailed, JobProcess
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.log.replay import replay
+from labs.pipeline.query.ip_count import count_ips, read_source, start_query
+from labs.pipeline.query.query_failure import why
 from tests.conftest import RECORDS_PER_BATCH
 from tests.pipeline import sink_runs
 
@@ -49,14 +52,14 @@ def test_checkpoint_on_a_disk_that_fills_up_stops_the_query_and_loses_nothing(jo
     servers, results = job_options["bootstrap_servers"], job_options["sink_topic"]
     assert not audit(classroom_log.expected, read_results(servers, results)).valid
     with JobProcess(**job_options | {"checkpoint": kept / "checkpoint"}) as job:
-        job.wait(120)
+        job.wait(300)
     assert audit(classroom_log.expected, read_results(servers, results)).valid
 
 
 def test_checkpoint_that_cannot_be_written_is_a_clear_message(job_options):
     message = r"the checkpoint directory cannot be written \(Mkdirs failed to create file:/proc/checkpoint\)"
     with JobProcess(**job_options | {"checkpoint": "/proc/checkpoint"}) as job, pytest.raises(JobFailed, match=message):
-        job.wait(120)
+        job.wait(300)
 
 
 @pytest.mark.parametrize(("log", "batch"), [("offsets", 5), ("commits", 4)])
@@ -64,8 +67,9 @@ def test_torn_last_file_of_the_checkpoint_is_named_and_its_loss_survived(
     log, batch, spark, broker, topic, classroom_log, tmp_path
 ):
     checkpoint, results = tmp_path / "checkpoint", topic()
-    sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=broker.bootstrap_servers)
-    with armed(Fault("before_commit", 5)), pytest.raises(StreamingQueryException):
+    points = FaultPoints()
+    sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=broker.bootstrap_servers, points=points)
+    with points.armed(Fault("before_commit", 5)), pytest.raises(StreamingQueryException):
         sink_runs.run(spark, broker, classroom_log, sink, checkpoint)
     torn = checkpoint / log / str(batch)
     torn.write_bytes(torn.read_bytes()[:1])
@@ -81,7 +85,8 @@ def test_torn_last_file_of_the_checkpoint_is_named_and_its_loss_survived(
 def test_records_that_expired_while_the_query_was_down_stop_it(spark, broker, topic, tmp_path):
     servers, source, results = broker.bootstrap_servers, topic(), topic()
     replay(classroom(windows=8), servers, source)
-    sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=servers)
+    points = FaultPoints()
+    sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=servers, points=points)
 
     def run():
         records = read_source(spark, servers, source, records_per_batch=RECORDS_PER_BATCH)
@@ -89,7 +94,7 @@ def test_records_that_expired_while_the_query_was_down_stop_it(spark, broker, to
             start_query(count_ips(records), sink, tmp_path).awaitTermination()
         return why(failed.value)
 
-    with armed(Fault("before_write", 3)):
+    with points.armed(Fault("before_write", 3)):
         assert "crashed on purpose" in run()
     _expire(servers, source, before=5 * RECORDS_PER_BATCH)
     for _ in range(2):  # it does not skip them at the second attempt either

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -10,16 +11,20 @@ import pytest
 from kafka.errors import ConcurrentTransactionsError, ProducerFencedError
 from pyspark.errors import StreamingQueryException
 
-from labs.equipment import admin, create_topic, eventually
-from labs.evidence.audit import audit
-from labs.evidence.reader import read_results, read_to_end
-from labs.faults import armed
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import admin, create_topic
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.results import read_results, read_to_end, read_visible
+from labs.faults.fault import FaultPoints
 from labs.faults.proxy import Request, proxied_broker
-from labs.pipeline import ExactlyOnceKafkaSink, ip_count
-from labs.pipeline.decision_log import Decision, DecisionConflict, DecisionLog, TornDecision
-from labs.pipeline.end_transaction import FinishFailed, TransactionLost, end_once, finish
-from labs.pipeline.prepared import PreparedTransaction, PrepareFailed, PreparingProducer
-from labs.pipeline.two_phase import TWO_PHASE_POINTS, lingering, recover
+from labs.pipeline.query import ip_count
+from labs.pipeline.two_phase.coordinator import TWO_PHASE_POINTS, recover
+from labs.pipeline.two_phase.decision_log import Decision, DecisionConflict, DecisionLog, TornDecision
+from labs.pipeline.two_phase.end_transaction import FinishFailed, TransactionLost, end_once, finish
+from labs.pipeline.two_phase.kafka_request import BrokerConnection
+from labs.pipeline.two_phase.open_transactions import lingering, partition_of
+from labs.pipeline.two_phase.prepared import PreparedTransaction, PrepareFailed, PreparingProducer
 from tests.conftest import RECORDS_PER_BATCH
 from tests.pipeline.two_phase_run import PARTICIPANTS, Run
 
@@ -62,11 +67,11 @@ def results_of(run):
         ]
 
     eventually(settled)
-    return read_results(run.bootstrap_servers, run.topic)
+    return read_visible(run.bootstrap_servers, run.topic)
 
 
 def audited(run):
-    return audit(run.expected, results_of(run))
+    return audit(run.expected, read_results(run.bootstrap_servers, run.topic))
 
 
 def state_of(bootstrap_servers, transactional_id):
@@ -104,7 +109,7 @@ def test_run_killed_at_any_point_of_an_abort_leaves_nothing_visible_and_nothing_
 def test_decision_is_carried_out_in_full_or_not_at_all(run):
     run = run()
     run.publish_and_die_at("between_ends")
-    half = audited(run)
+    half = audit(run.expected, results_of(run))
     assert half.lost == len(run.expected) / PARTICIPANTS  # as readers saw it between the two commits
     run.recover()
     assert audited(run).valid
@@ -174,6 +179,17 @@ def test_recovery_leaves_other_prefixes_alone(run):
     theirs.recover()
 
 
+def lingering_as_soon_as_a_broker_answers(run):
+    """Ask what is open before the broker has loaded what it knows of transactions."""
+
+    def answers():
+        with BrokerConnection(run.bootstrap_servers) as connection:
+            return connection.features()
+
+    eventually(answers, timeout=60, interval=0.01)
+    return lingering(run.bootstrap_servers, run.prefix)
+
+
 @pytest.mark.parametrize("moment", ["before_decision", "after_decision"])
 def test_broker_killed_and_restarted_in_between_keeps_what_was_prepared(proxied, fragile, moment):
     broker, _ = proxied
@@ -181,11 +197,30 @@ def test_broker_killed_and_restarted_in_between_keeps_what_was_prepared(proxied,
     if moment == "after_decision":
         fragile.decisions.record(1, True, prepared)
     broker.kill()
-    broker.start()
+    with ThreadPoolExecutor() as pool:
+        asked_early = pool.submit(lingering_as_soon_as_a_broker_answers, fragile)
+        broker.start()
+        assert asked_early.result() == prepared
     if moment == "before_decision":
         fragile.decisions.record(1, True, prepared)
     assert fragile.recover().committed == prepared
     assert audited(fragile).valid
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "partition"), [("", 0), ("job-1", 49), ("größer", 15), ("polygenelubricants", 0), ("🦘", 26)]
+)
+def test_partition_of_an_id_is_that_of_java(transactional_id, partition):
+    assert partition_of(transactional_id, 50) == partition
+
+
+def test_finish_goes_on_to_the_next_broker_when_the_first_is_frozen(run):
+    run = run()
+    with socket.create_server(("127.0.0.1", 0)) as frozen:  # the kernel accepts, and nobody answers
+        servers = f"127.0.0.1:{frozen.getsockname()[1]},{run.bootstrap_servers}"
+        for prepared in run.prepare():
+            finish(prepared, True, servers, timeout=4)
+    assert audited(run).valid
 
 
 def test_finish_waits_for_a_broker_that_is_away(proxied, fragile):
@@ -279,13 +314,19 @@ def test_batch_marker_sink_replays_what_the_same_timeout_costs_two_phase_commit(
     spark, broker, topic, classroom_log, tmp_path
 ):
     name = topic()
-    sink = ExactlyOnceKafkaSink(name, name, bootstrap_servers=broker.bootstrap_servers, transaction_timeout_ms=1000)
+    sink = ExactlyOnceKafkaSink(
+        name,
+        name,
+        bootstrap_servers=broker.bootstrap_servers,
+        points=FaultPoints(),
+        transaction_timeout_ms=1000,
+    )
 
     def attempt():
         records = ip_count.read_source(
             spark, broker.bootstrap_servers, classroom_log.topic, records_per_batch=4 * RECORDS_PER_BATCH
         )
-        ip_count.start(ip_count.ip_count(records), sink, tmp_path / "checkpoint").awaitTermination()
+        ip_count.start_query(ip_count.count_ips(records), sink, tmp_path / "checkpoint").awaitTermination()
 
     class OutageLongerThanTheTimeout:
         point, batch = "before_commit", 1
@@ -293,7 +334,7 @@ def test_batch_marker_sink_replays_what_the_same_timeout_costs_two_phase_commit(
         def strike(self):
             eventually(lambda: lingering(broker.bootstrap_servers, name) == [])
 
-    with armed(OutageLongerThanTheTimeout()), pytest.raises(StreamingQueryException):
+    with sink.points.armed(OutageLongerThanTheTimeout()), pytest.raises(StreamingQueryException):
         attempt()
     attempt()
     verdict = audit(classroom_log.expected, read_results(broker.bootstrap_servers, name))

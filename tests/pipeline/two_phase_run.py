@@ -14,10 +14,10 @@ import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from labs.pipeline import fault_points
-from labs.pipeline.decision_log import DecisionLog
-from labs.pipeline.prepared import PreparedTransaction, PreparingProducer
-from labs.pipeline.two_phase import decide_and_finish, recover
+from exactly_once_kafka.points import Points, pass_by
+from labs.pipeline.two_phase.coordinator import decide_and_finish, recover
+from labs.pipeline.two_phase.decision_log import DecisionLog
+from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 
 ROOT = Path(__file__).parents[2]
 PARTICIPANTS, ROWS_EACH = 2, 5
@@ -40,7 +40,7 @@ class Run:
     def expected(self) -> dict[tuple[int, str], int]:
         return {(0, f"10.0.{p}.{n}"): n + 1 for p in range(PARTICIPANTS) for n in range(ROWS_EACH)}
 
-    def prepare(self, number: int = 1) -> list[PreparedTransaction]:
+    def prepare(self, number: int = 1, points: Points = pass_by) -> list[PreparedTransaction]:
         """Write half of the results in each of two transactions."""
         attempt, total, prepared = uuid.uuid4().hex[:8], len(self.expected), []
         headers = {"batch_id": number, "attempt": attempt, "batch_rows": total}
@@ -50,6 +50,7 @@ class Run:
                 bootstrap_servers=self.bootstrap_servers,
                 transaction_timeout_ms=self.timeout_ms,
                 number=number,
+                points=points,
             ) as producer:
                 for (window, ip), count in self.expected.items():
                     if ip.startswith(f"10.0.{participant}."):
@@ -58,8 +59,9 @@ class Run:
                 prepared.append(producer.prepare())
         return prepared
 
-    def publish(self, number: int = 1) -> None:
-        decide_and_finish(number, self.commit, self.prepare(number), self.decisions, self.bootstrap_servers)
+    def publish(self, number: int = 1, points: Points = pass_by) -> None:
+        prepared = self.prepare(number, points)
+        decide_and_finish(number, self.commit, prepared, self.decisions, self.bootstrap_servers, points)
 
     def recover(self):
         return recover(self.decisions, self.bootstrap_servers, self.prefix)
@@ -78,15 +80,15 @@ class Run:
         assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 
-def die_at(point: str) -> None:
-    def listen(reached: str, number: int) -> None:
+def die_at(point: str) -> Points:
+    def reach(reached: str, number: int) -> None:
         if reached == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    fault_points.listener = listen
+    return reach
 
 
 if __name__ == "__main__":
     spec = json.loads(sys.argv[1])
-    die_at(spec.pop("point"))
-    Run(**spec).publish()
+    points = die_at(spec.pop("point"))
+    Run(**spec).publish(points=points)

@@ -1,1 +1,0 @@
-"""One solution per exercise, with the reasoning. Try first: reading is not knowing."""

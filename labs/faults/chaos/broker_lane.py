@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.equipment import Broker
+from labs.equipment.broker import Broker
 from labs.faults.chaos.journal import Journal
 from labs.faults.chaos.lane import Lane
 
@@ -16,7 +16,7 @@ KINDS = {
 class BrokerLane(Lane):
     """Strikes one node at a time, and mends it before it strikes the next."""
 
-    name_of_lane = "broker"
+    lane_name = "broker"
 
     def __init__(self, kinds: tuple[str, ...], seed: int, journal: Journal, broker: Broker):
         super().__init__(kinds, seed, journal)

@@ -6,17 +6,18 @@ The lane is the supervisor too: whenever the job is gone, for whatever reason, i
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from exactly_once_kafka.points import FAULT_POINTS
 from labs.faults.chaos.journal import Journal, Strike
 from labs.faults.chaos.lane import Lane
 from labs.faults.fault import Fault
 from labs.faults.job import JobProcess
-from labs.pipeline.fault_points import FAULT_POINTS
 
 KINDS = {
     "driver-kill": "SIGKILL of the driver, at a random moment",
@@ -35,7 +36,7 @@ class DriverLane(Lane):
     `timeout` is the transaction timeout in seconds. What the drivers print is appended to the file `log`.
     """
 
-    name_of_lane = "driver"
+    lane_name = "driver"
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class DriverLane(Lane):
         super().__init__(kinds, seed, journal)
         self._options, self._timeout, self._log = options, timeout, log
         self._stopped = False
-        self._in_vain = 0
+        self._failed_starts = 0
         self._killed: JobProcess | None = None
 
     def stop(self) -> None:
@@ -61,9 +62,9 @@ class DriverLane(Lane):
 
     def work(self) -> None:
         while not self._stopped:
-            self._live()
+            self._run_driver()
 
-    def _live(self) -> None:
+    def _run_driver(self) -> None:
         """Start a driver and strike it until it is gone."""
         kind = self._draw(self.kinds)
         fault = self._draw_point() if kind == "driver-point" else None
@@ -73,7 +74,7 @@ class DriverLane(Lane):
                 job = self._strike(kind, job, fault)
                 # A point must be known before the start, so it is no choice for a driver that is running.
                 kind = self._draw(tuple(each for each in self.kinds if each != "driver-point"))
-            self._mourn(job, fault)
+            self._note_exit(job, fault)
         finally:
             self._end(job)
 
@@ -91,7 +92,7 @@ class DriverLane(Lane):
         self.wait(self.random.uniform(0.2, 10 if early else 5), until=lambda: self._is_over(job))
         if kind is None or self.is_calm or not job.running:
             self.wait(1, until=lambda: self._is_over(job))
-        elif kind == "driver-point":
+        elif kind == "driver-point" and fault:
             # A batch without rows does not come to every point.
             self.wait(30, until=lambda: self._is_over(job) or self._next_batch() > fault.batch + 1)
         elif kind == "driver-kill":
@@ -107,16 +108,16 @@ class DriverLane(Lane):
     def _is_over(self, job: JobProcess) -> bool:
         return self._stopped or not job.running
 
-    def _mourn(self, job: JobProcess, fault: Fault | None) -> None:
+    def _note_exit(self, job: JobProcess, fault: Fault | None) -> None:
         """Note how a driver ended that was not killed from outside."""
         if job.running or job is self._killed:
             return
-        self._in_vain = 0 if fault or _works(job) else self._in_vain + 1
+        self._failed_starts = 0 if fault or _works(job) else self._failed_starts + 1
         if fault and job.exit_code == -signal.SIGKILL:
             self.journal.note("driver-point", f"{fault.point}@{fault.batch}")
         else:
             self.journal.note("driver-ended", job.last_line(), injected=False)
-        if self._in_vain == TOO_MANY:
+        if self._failed_starts == TOO_MANY:
             raise RuntimeError(f"the driver ended {TOO_MANY} times before its first batch; at last: {job.last_line()}")
 
     def _pause(self, job: JobProcess) -> JobProcess:
@@ -143,14 +144,14 @@ class DriverLane(Lane):
         self._end(zombie)
 
     def _kill_executor(self, job: JobProcess) -> None:
-        executors = job.executor_pids()
+        executors = sorted(job.executors(), key=lambda executor: executor.pid)
         if executors:
-            victim = self.random.choice(sorted(executors))
+            victim = self.random.choice(executors)
             self.journal.note("executor-kill", f"one of {len(executors)}")
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(victim, signal.SIGKILL)
-            batches = _batches_done(job)
-            self.wait(STARTING, until=lambda: _batches_done(job) > batches + 1 or self._is_over(job))
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.kill()  # by its start time too: its id may be somebody else's by now
+            batches = job.batches_done()
+            self.wait(STARTING, until=lambda: job.batches_done() > batches + 1 or self._is_over(job))
 
     def _next_batch(self) -> int:
         offsets = Path(self._options["checkpoint"], "offsets")
@@ -163,9 +164,5 @@ class DriverLane(Lane):
         job.close()
 
 
-def _batches_done(job: JobProcess) -> int:
-    return job.output().count(" done")
-
-
 def _works(job: JobProcess) -> bool:
-    return _batches_done(job) > 0
+    return job.batches_done() > 0

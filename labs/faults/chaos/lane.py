@@ -18,13 +18,13 @@ class Lane(threading.Thread):
     others are. What goes wrong in the lane itself ends it, and is kept in `error`.
     """
 
-    name_of_lane = ""
+    lane_name = ""
     gap = (5.0, 15.0)  # seconds between two strikes
 
     def __init__(self, kinds: tuple[str, ...], seed: int, journal: Journal):
-        super().__init__(name=f"chaos-{self.name_of_lane}", daemon=True)
+        super().__init__(name=f"chaos-{self.lane_name}", daemon=True)
         self.kinds, self.journal = kinds, journal
-        self.random = Random(f"{seed} {self.name_of_lane}")
+        self.random = Random(f"{seed} {self.lane_name}")
         self.error: Exception | None = None
         self._calm = threading.Event()
 

@@ -16,7 +16,7 @@ KINDS = {
 class NetworkLane(Lane):
     """Strikes through the proxy."""
 
-    name_of_lane = "network"
+    lane_name = "network"
 
     def __init__(self, kinds: tuple[str, ...], seed: int, journal: Journal, proxy: Proxy):
         super().__init__(kinds, seed, journal)

@@ -1,0 +1,86 @@
+"""Rows leave Spark in Arrow batches, as they come.
+
+Guarantee: Spark never waits for the reader. It hands results out on the one thread that schedules all of its jobs, so
+a reader that pauses would hold up every job of the application; here a thread always takes them, into a `Spool`.
+
+Where it stops: Spark collects a whole partition before it hands out its first row, and refuses results of more than
+`spark.driver.maxResultSize` (1 GiB unless set) in one micro-batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Generator, Iterator
+from typing import IO
+
+import pyarrow
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.util import local_connect_and_auth
+
+from exactly_once_kafka.errors import BatchFailed
+from exactly_once_kafka.spool import IN_MEMORY, Closed, Spool
+
+
+def arrow_batches(rows: DataFrame, in_memory: int = IN_MEMORY) -> Generator[pyarrow.RecordBatch, None, None]:
+    """Execute `rows` and yield its Arrow batches while later ones are still being computed.
+
+    It is `DataFrame.toArrow` without the list that collects everything (pyspark/sql/pandas/conversion.py). Partitions
+    come in no fixed order. An error in the query is raised at the end, after the batches that preceded it: use
+    nothing until then. Close the generator if you stop early.
+    """
+    port, secret, server = rows._jdf.collectAsArrowToPython()
+    file, connection = local_connect_and_auth(port, secret)
+    connection.settimeout(None)  # how long Spark computes is its own affair
+    spool = Spool(in_memory)
+    failures: list[Exception] = []
+    reader = threading.Thread(target=_drain, args=(file, spool, failures), name="rows-from-spark", daemon=True)
+    reader.start()
+    finished = False
+    try:
+        yield from spool
+        finished = True
+    finally:
+        spool.close()
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)  # wakes the reader, if it waits for rows
+        reader.join()
+        connection.close()
+        # A caller who stops early has an error of his own; Spark's complaint about that is not news.
+        with _explained() if finished else contextlib.suppress(Exception):
+            server.getResult()
+    if failures:
+        raise failures[0]
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        with unwrap_spark_exception():
+            yield
+    except Exception as error:
+        if "spark.driver.maxResultSize" not in str(error):
+            raise
+        raise BatchFailed(
+            "the micro-batch is larger than what Spark lets pass through its driver, spark.driver.maxResultSize (1g "
+            "unless set). Raise it (0: no limit) and restart the query: the batch is repeated and published once"
+        ) from error
+
+
+def _drain(file: IO[bytes], spool: Spool, failures: list[Exception]) -> None:
+    try:
+        # The last element is not a batch: it says in which order the batches would have to be put.
+        for batch in ArrowCollectSerializer().load_stream(file):  # type: ignore[no-untyped-call]
+            if isinstance(batch, pyarrow.RecordBatch):
+                spool.put(batch)
+    except Closed:
+        pass
+    except Exception as error:
+        failures.append(error)  # Spark's own word on it, which `getResult` has, goes first
+    finally:
+        spool.finish()
+        with contextlib.suppress(OSError):
+            file.close()

@@ -1,0 +1,116 @@
+"""Rows with the columns of Spark's Kafka writer, turned into the arguments of `Producer.produce`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+
+Tags = Sequence[tuple[str, str]]
+Headers = list[tuple[str, Any]]
+KafkaRow = tuple[str, bytes | None, bytes | None, int, Headers | None]  # topic, value, key, partition (-1: by key), …
+
+# A value need not be UTF-8, and Python's strings are: what Spark calls a string leaves it as its bytes.
+AS_BYTES = {
+    "value": "binary",
+    "key": "binary",
+    "headers": "array<struct<key: binary, value: binary>>",
+    "partition": "int",
+    "topic": "binary",
+}
+
+
+def check_columns(rows: DataFrame, topic: str | None) -> None:
+    """Raise ValueError unless the rows can be Kafka records. The types are those that Spark's own writer takes."""
+    types = {field.name: field.dataType for field in rows.schema.fields}
+    needed = ["value"] if topic else ["value", "topic"]
+    for column in needed:
+        if column not in types:
+            raise ValueError(f"the sink needs a column {column!r}; the rows have {', '.join(types)}")
+    bytes_or_text = (StringType, BinaryType), "string or binary", "cast it, or use to_json"
+    _expect(types, "value", *bytes_or_text)
+    _expect(types, "key", *bytes_or_text)
+    _expect(types, "partition", (IntegerType,), "int", "cast it")
+    if not topic:
+        _expect(types, "topic", (StringType,), "string", "cast it")
+    headers = types.get("headers")
+    if headers is not None and not _are_headers(headers):
+        wanted = "array<struct<key:string,value:binary>>"
+        raise ValueError(f"column 'headers' must be {wanted}, and is {headers.simpleString()}: cast it")
+
+
+def _expect(
+    types: dict[str, DataType], column: str, wanted: tuple[type[DataType], ...], names: str, to_do: str
+) -> None:
+    found = types.get(column)
+    if found is not None and not isinstance(found, wanted):
+        raise ValueError(f"column {column!r} must be {names}, and is {found.simpleString()}: {to_do}")
+
+
+def _are_headers(found: DataType) -> bool:
+    if not (isinstance(found, ArrayType) and isinstance(found.elementType, StructType)):
+        return False
+    fields = [(field.name.lower(), type(field.dataType)) for field in found.elementType.fields]
+    return fields == [("key", StringType), ("value", BinaryType)]
+
+
+def as_bytes(rows: DataFrame, topic: str | None) -> DataFrame:
+    """Keep the columns of a Kafka record, with every string as its bytes."""
+    columns = [column for column in AS_BYTES if column in rows.columns and not (topic and column == "topic")]
+    return rows.select(*(col(column).cast(AS_BYTES[column]).alias(column) for column in columns))
+
+
+def kafka_rows(
+    batches: Iterable[pyarrow.RecordBatch], topic: str | None, tags: Tags = ()
+) -> Iterator[Iterable[KafkaRow]]:
+    """Yield the rows of each batch, which `as_bytes` has prepared. A `topic` given here goes for all of them.
+
+    `tags` are headers that every row gets besides its own; if there are any, the last row gets `batch_rows` too,
+    the number of all rows. Raises ValueError for a null where Kafka knows none.
+    """
+    of_all, count = list(tags), 0
+    for batch, is_last in _knowing_the_last(batch for batch in batches if batch.num_rows):
+        count += batch.num_rows
+        columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+        topics = itertools.repeat(topic) if topic else map(_topic, columns["topic"])
+        keys = columns.get("key") or itertools.repeat(None)
+        partitions: Iterable[int] = itertools.repeat(-1)
+        if "partition" in columns:
+            partitions = (-1 if p is None else p for p in columns["partition"])
+        headers: list[Headers | None] = [of_all or None] * batch.num_rows
+        if "headers" in columns:
+            headers = [_pairs(of_row) + of_all for of_row in columns["headers"]]
+        if is_last and of_all:
+            headers[-1] = [*(headers[-1] or ()), ("batch_rows", str(count))]
+        yield zip(topics, columns["value"], keys, partitions, headers, strict=False)
+
+
+def _knowing_the_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
+    waiting = next(batches, None)
+    for batch in batches:
+        yield waiting, False
+        waiting = batch
+    if waiting is not None:
+        yield waiting, True
+
+
+def _topic(topic: bytes | None) -> str:
+    if topic is None:
+        raise ValueError("column 'topic' is null in a row, and the sink has no topic of its own: fill or filter it")
+    return topic.decode(errors="replace")
+
+
+def _pairs(headers: list[dict[str, bytes | None] | None] | None) -> Headers:
+    return [_pair(header) for header in headers or ()]
+
+
+def _pair(header: dict[str, bytes | None] | None) -> tuple[str, bytes | None]:
+    if header is None or header["key"] is None:
+        found = "an element" if header is None else "a header's key"
+        raise ValueError(f"column 'headers': {found} is null in a row, and Kafka has no such header: filter it out")
+    return header["key"].decode(errors="replace"), header["value"]

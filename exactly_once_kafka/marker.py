@@ -1,0 +1,183 @@
+"""Where a sink keeps its marker: a record in a compacted topic, in the same transaction as the rows.
+
+Key = the sink's name; value = JSON {batch_id, query_id, plan}, which any consumer can read. A compacted topic keeps
+the newest record of each key for good, so that a query may rest as long as it likes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Any, cast
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from exactly_once_kafka.batch import ADOPTED, Marker
+from exactly_once_kafka.cause import named, true_cause
+from exactly_once_kafka.errors import NO_SUCH_TOPIC
+from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic
+from exactly_once_kafka.options import connection_settings
+from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.producer import aborting_on_failure, commit
+from exactly_once_kafka.send import acknowledged
+
+OLD_SLICE = 1  # seconds: a group's coordinator may have to be found first
+NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
+READER = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 1,  # the end of the topic is what is looked for, not what might still come
+    "fetch.error.backoff.ms": 50,
+    "enable.sparse.connections": False,
+}
+
+
+class MarkerStore:
+    """Reads and writes the marker of the sink `name`. `options` are librdkafka's; the connection's are used.
+
+    `old_topic` is the sink's own topic, by which versions before 1.0 filed their marker. Raises KafkaException,
+    TimeoutError, Forgetful, and whatever `patience` raises.
+    """
+
+    def __init__(
+        self, name: str, topic: str, bootstrap_servers: str, options: dict[str, Any], old_topic: str | None = None
+    ):
+        self.name, self._old_topic = name, old_topic
+        self._connection = {
+            "bootstrap.servers": bootstrap_servers,
+            "log_level": 0,
+            "error_cb": self._note,
+            **connection_settings(options),
+        }
+        self._refusal: KafkaError | None = None  # why no connection is made, which a timeout does not say
+        self.topic = MarkerTopic(topic, self._connection, lambda: self._refusal)
+        self._consumer: Consumer | None = None
+        self._no_group = False
+        self._position: int = OFFSET_BEGINNING
+        self._last: Marker | None = None
+
+    def read(self, patience: Patience, undecided: bool = False) -> Marker | None:
+        """Return the committed marker, or None if there is none.
+
+        It waits until all that was in the topic when it began is decided; with `undecided`, it returns what was
+        committed last before the first open transaction.
+        """
+        self._refusal = None
+        try:
+            self._read_on(patience, undecided)
+        except BaseException:
+            self._forget()
+            raise
+        return self._last or self.read_old(patience)
+
+    def read_old(self, patience: Patience) -> Marker | None:
+        """Return the marker that versions before 1.0 kept, as the offset of a consumer group, or None.
+
+        The group was the sink's name, the partition the sink's topic's first, the metadata the query's id.
+        """
+        if self._old_topic is None:
+            return None
+        while not self._no_group:  # who may not read the group cannot have kept a marker there
+            try:
+                [found] = self._reader().committed([TopicPartition(self._old_topic, 0)], timeout=OLD_SLICE)
+                if found.error:
+                    raise KafkaException(found.error)
+                return Marker(found.offset, found.metadata) if found.offset >= 0 and found.metadata else None
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code in (KafkaError.GROUP_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
+                    return None
+                self._hear(self._reader().poll(0))  # tells error_cb too
+                if self._refusal or code not in NO_ANSWER_YET or not patience.lasts():
+                    why = named(error.args[0], f"WRITE to topic {self._old_topic!r}")
+                    raise KafkaException(self._refusal or why) from error
+                time.sleep(SLICE)
+        return None
+
+    def send(self, marker: Marker, producer: Producer, patience: Patience) -> None:
+        """Make the marker part of the producer's open transaction, and wait until it is acknowledged."""
+        failures: list[KafkaError] = []
+        plan = marker.plan if marker.plan in (None, ADOPTED) else json.loads(marker.plan)
+        value = json.dumps({"batch_id": marker.batch_id, "query_id": marker.query_id, "plan": plan})
+        failed = lambda error, _: failures.append(error)  # noqa: E731
+        with true_cause(producer, self.topic.name):
+            producer.produce(self.topic.name, value, key=self.name, partition=0, on_delivery=failed)
+            acknowledged(producer, 1, failures, patience)
+
+    def overwrite(self, marker: Marker, producer: Producer, patience: Patience) -> None:
+        """Set the marker in a transaction of its own: an operator's decision."""
+        producer.begin_transaction()
+        with aborting_on_failure(producer):
+            self.send(marker, producer, patience)
+        commit(producer, patience)
+
+    def _read_on(self, patience: Patience, undecided: bool) -> None:
+        """Read from where the last reading came to an end.
+
+        Each reading asks for the partition anew, so that nothing is taken for its end that was asked for earlier.
+        """
+        consumer, partition = self._reader(), TopicPartition(self.topic.name, 0, self._position)
+        consumer.assign([partition])
+        try:
+            while True:
+                message = consumer.poll(SLICE)
+                if message is None:
+                    if self._refusal:
+                        raise KafkaException(self._refusal)
+                    if not patience.lasts():
+                        raise TimeoutError(f"the marker in topic {self.topic.name!r} could not be read: {self._why()}")
+                    continue
+                offset = cast(int, message.offset())
+                if error := self._hear(message):
+                    # The end of what is decided. The end of the topic came with the same answer, or a later one.
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        if undecided or offset >= consumer.get_watermark_offsets(partition, cached=True)[1]:
+                            self._position = offset
+                            return
+                    elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # it is another topic by now
+                        self._forget()
+                        consumer.assign([TopicPartition(self.topic.name, 0, self._position)])
+                    elif error.code() not in (*NO_ANSWER_YET, KafkaError.GROUP_AUTHORIZATION_FAILED):
+                        raise KafkaException(named(error, f"READ topic {self.topic.name!r}"))
+                elif message.key() == self.name.encode():
+                    self._last = _parsed(message.value() or b"")
+                    # What is committed has its commit behind it. If one offset is left, that is it, and the end.
+                    if offset + 2 == consumer.get_watermark_offsets(partition, cached=True)[1]:
+                        self._position = offset + 2
+                        return
+        finally:
+            consumer.unassign()
+
+    def _hear(self, message: Message | None) -> KafkaError | None:
+        """Return the error of a message, if it is one; and note that the group is closed to this user."""
+        error = message.error() if message is not None else None
+        self._no_group |= bool(error and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+        return error
+
+    def _reader(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer({**self._connection, **READER, "group.id": self.name})
+            with contextlib.suppress(KafkaException):  # where the partition is, half a second before it would be asked
+                self._consumer.list_topics(self.topic.name, timeout=SLICE)
+        return self._consumer
+
+    def _why(self) -> str:
+        return "Kafka does not answer, or a transaction of another sink that shares the topic is still open"
+
+    def _forget(self) -> None:
+        self._position, self._last = OFFSET_BEGINNING, None
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in NO_ENTRY:
+            self._refusal = error
+
+
+def _parsed(value: bytes) -> Marker:
+    fields = json.loads(value)
+    plan = fields["plan"]
+    if plan not in (None, ADOPTED):
+        plan = json.dumps(plan, sort_keys=True, separators=(",", ":"))
+    return Marker(fields["batch_id"], fields["query_id"], plan)

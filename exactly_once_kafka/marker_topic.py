@@ -1,0 +1,143 @@
+"""The topic that holds the markers: it is compacted, so what was committed last is never forgotten.
+
+One topic for each sink, by default: a reader of the marker waits until all that was begun before in the partition is
+decided, and who shares a topic waits for the others' transactions too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from exactly_once_kafka.cause import named
+from exactly_once_kafka.errors import NO_SUCH_TOPIC
+from exactly_once_kafka.patience import SLICE, Patience
+
+SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}  # what is compacted is what is in old segments
+LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+# A coordinator or leader is being made or has moved to another broker; or a transaction on an old marker is
+# undecided; or nothing was heard.
+NO_ANSWER_YET = {
+    KafkaError._TIMED_OUT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+}
+NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+
+Answer = TypeVar("Answer")
+
+
+class Forgetful(RuntimeError):
+    """The topic would forget the marker, or may do so for all that is known; the message says what to do."""
+
+
+def topic_for(name: str, given: str | None) -> str:
+    """Return the marker's topic. Raises ValueError if none was given and the sink's name makes none."""
+    topic = given or f"{name}-marker"
+    if not LEGAL.fullmatch(topic):
+        raise ValueError(f"{topic!r} is no name of a Kafka topic: give the sink a marker_topic")
+    return topic
+
+
+class MarkerTopic:
+    """Looks after one topic. Raises KafkaException, TimeoutError, and whatever `patience` raises."""
+
+    def __init__(self, name: str, connection: dict[str, Any], refused: Callable[[], KafkaError | None]):
+        self.name = name
+        self._connection, self._refused = connection, refused
+        self._client: AdminClient | None = None
+
+    def id(self, patience: Patience) -> str | None:
+        """Return what tells this topic from another one of its name, or None if there is none. Raises Forgetful."""
+        try:
+            asked = lambda: self._admin().describe_topics(TopicCollection([self.name]))[self.name]  # noqa: E731
+            description = self._answer(asked, patience)
+        except KafkaException as error:
+            if error.args[0].code() in NO_SUCH_TOPIC:
+                return None
+            raise KafkaException(named(error.args[0], f"READ and WRITE topic {self.name!r}")) from error
+        self._check(patience)
+        return str(description.topic_id)
+
+    def create(self, patience: Patience) -> str:
+        """Make the topic, unless somebody just did, and return its id. Raises Forgetful."""
+        topic = NewTopic(self.name, 1, -1, config=SETTINGS)
+        try:
+            self._answer(lambda: self._admin().create_topics([topic])[self.name], patience)
+        except KafkaException as error:
+            if error.args[0].code() in NOT_ALLOWED:
+                settings = ", ".join(f"{key}={value}" for key, value in SETTINGS.items())
+                raise Forgetful(
+                    f"there is no topic {self.name!r} for the marker, and this user may not create it. Create it, with "
+                    f"1 partition, {settings}; or allow CREATE on it"
+                ) from error
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        while (made := self.id(patience)) is None:  # not every broker has heard of it
+            if not patience.lasts():
+                raise TimeoutError(f"topic {self.name!r} was created and cannot be seen")
+        return made
+
+    def _check(self, patience: Patience) -> None:
+        asked = ConfigResource(ResourceType.TOPIC, self.name)
+        try:
+            settings = self._answer(lambda: self._admin().describe_configs([asked])[asked], patience)
+        except KafkaException as error:
+            if error.args[0].code() in NOT_ALLOWED:
+                raise Forgetful(
+                    f"whether topic {self.name!r} keeps the marker for good cannot be seen: allow this user "
+                    "DESCRIBE_CONFIGS on it"
+                ) from error
+            raise
+        policy = settings["cleanup.policy"].value
+        if policy != "compact":
+            raise Forgetful(
+                f"topic {self.name!r} has cleanup.policy={policy} and would forget the marker in time: give the sink a "
+                "marker_topic of its own, which it creates, or set cleanup.policy=compact"
+            )
+
+    def _answer(self, ask: Callable[[], Future[Answer]], patience: Patience) -> Answer:
+        """Ask until Kafka answers."""
+        while True:
+            try:
+                future = ask()
+                while True:
+                    try:
+                        return future.result(SLICE)
+                    except NotYet:
+                        self._admin().poll(0)  # tells error_cb
+                        if self._refused() or not patience.lasts():
+                            raise
+            except KafkaException as error:
+                if self._refused() or error.args[0].code() not in NO_ANSWER_YET or not patience.lasts():
+                    raise KafkaException(self._refused() or error.args[0]) from error
+            except NotYet as error:
+                if refused := self._refused():
+                    raise KafkaException(refused) from error
+                raise TimeoutError(
+                    f"Kafka gave no answer about topic {self.name!r} for {patience.elapsed:.0f} s"
+                ) from error
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(self._connection)
+        return self._client

@@ -1,0 +1,110 @@
+"""Transactional producers with an epoch of their own, prepared in the background.
+
+A Kafka from 4.0 on can give a producer a new epoch with every commit (KIP-890), but librdkafka does not ask for that
+yet (its issue 5423). Until then, a new epoch takes a new producer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from exactly_once_kafka.patience import SLICE, Patience, QueryStopped
+
+# An epoch that was prepared so long ago may be forgotten by Kafka (transactional.id.expiration.ms), or its connections
+# be closed. Another one costs nothing that matters to a query that rests for minutes.
+TOO_OLD = 300  # seconds
+
+
+class PendingProducer:
+    """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id."""
+
+    def __init__(self, settings: dict[str, Any], retire: Producer | None = None):
+        self._settings, self._retired = settings, retire
+        self._begin()
+
+    @property
+    def promising(self) -> bool:
+        """Tell whether the epoch is granted or may still be: it has not failed, and is not too old to be trusted."""
+        return self._error is None and time.monotonic() - self._begun < TOO_OLD
+
+    def take(self, patience: Patience) -> Producer:
+        """Wait for the producer and return it. Raises KafkaException, TimeoutError, QueryStopped.
+
+        What failed in the background may be over by now, so it is tried once more. Who gives up waiting leaves nothing
+        behind that could get an epoch later, and fence those that came since.
+        """
+        try:
+            return self._wait(patience.anew())
+        except BaseException:
+            self._given_up.set()
+            raise
+
+    def _wait(self, patience: Patience) -> Producer:
+        for last in (False, True):
+            while self._thread.is_alive() and patience.lasts():
+                self._thread.join(SLICE)
+            if self._producer is not None:
+                return self._producer
+            if self._error and (last or not patience.lasts()):
+                raise self._error
+            if self._error:
+                self._begin()
+        raise TimeoutError(f"no epoch was granted within {patience.seconds:g} s: is the transaction coordinator up?")
+
+    def _begin(self) -> None:
+        self._given_up = threading.Event()
+        self._producer: Producer | None = None
+        self._error: Exception | None = None
+        self._begun = time.monotonic()
+        self._thread = threading.Thread(target=self._prepare, name="pending-producer", daemon=True)
+        self._thread.start()
+
+    def _prepare(self) -> None:
+        try:
+            self._retired = None  # closes its connections, which may take a moment too
+            producer = Producer(self._settings)
+            seconds = min(float(self._settings["transaction.timeout.ms"]) / 1000, TOO_OLD)
+            patience = Patience(seconds, self._given_up.is_set)
+            # Resumed every 20 ms, because librdkafka would look again only after half a second.
+            resumed(producer.init_transactions, 0.02, patience)
+            self._producer = producer
+        except Exception as error:
+            # Tracebacks would keep the producer, which goes on asking: its epoch would fence the next one.
+            error.__context__ = None
+            self._error = error.with_traceback(None)
+
+
+def commit(producer: Producer, patience: Patience) -> None:
+    """Commit the open transaction. Raises KafkaException, QueryStopped."""
+    resumed(producer.commit_transaction, SLICE, patience.anew())
+
+
+@contextlib.contextmanager
+def aborting_on_failure(producer: Producer) -> Iterator[None]:
+    """Abort the open transaction if the block fails, so that readers need not wait for its timeout.
+
+    A failure to abort is harmless: the next epoch does it. Nobody waits for it after a query that was stopped.
+    """
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(KafkaException):
+            producer.abort_transaction(SLICE if isinstance(error, QueryStopped) else 5)
+        raise
+
+
+def resumed(call: Callable[[float], object], seconds: float, patience: Patience) -> None:
+    """Make a transactional call of librdkafka's, which may be resumed after a timeout, until it has an answer."""
+    while True:
+        try:
+            call(seconds)
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or not patience.lasts():
+                raise

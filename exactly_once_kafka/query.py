@@ -1,0 +1,105 @@
+"""The streaming query that a batch belongs to, as its driver's JVM knows it: its plans, its checkpoint, its end.
+
+PySpark hands `foreachBatch` a DataFrame and a number. Who asks and what was planned is to be had from the query's
+execution, which Spark keeps in a table of the session's shared state; tried with Spark 4.0 to 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from urllib.parse import quote
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from exactly_once_kafka.plan import plan_of
+
+WITNESSES = "exactly-once"  # a directory in the checkpoint
+
+
+class NoQuery(RuntimeError):
+    """What has to be known of the query cannot be had; the message says what and why."""
+
+
+def run_of(rows: DataFrame) -> tuple[str, str]:
+    """Return the query's id, the same for as long as its checkpoint lives, and its run's. Raises NoQuery."""
+    context = rows.sparkSession.sparkContext
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    if not query_id:
+        raise NoQuery(
+            "no id of a streaming query reaches the sink, so that a batch of another query, or of another "
+            "checkpoint, could not be told from the next one. Call the sink in foreachBatch, in the thread in which "
+            "Spark calls you; and do not set PYSPARK_PIN_THREAD=false"
+        )
+    return query_id, context.getLocalProperty("spark.jobGroup.id") or ""
+
+
+class RunningQuery:
+    """One run of a query, seen from inside one of its batches. Raises NoQuery."""
+
+    def __init__(self, rows: DataFrame):
+        self.id, self.run = run_of(rows)
+        session = rows.sparkSession
+        try:
+            self._jvm = cast(Any, session._jvm)
+            self._configuration = session._jsparkSession.sessionState().newHadoopConf()
+            queries = session._jsparkSession.sharedState().activeStreamingQueries()
+            self._execution = queries.get(self._jvm.java.util.UUID.fromString(self.id))
+            self._log = self._execution.offsetLog()
+            self._buffer = self._jvm.java.io.ByteArrayOutputStream
+        except (Py4JError, AttributeError, TypeError) as error:
+            raise NoQuery(_unknown_spark(session.version, error)) from error
+
+    def plan(self, batch_id: int) -> str:
+        """Return the plan of a batch from the query's own offset log."""
+        try:
+            entry, text = self._log.get(batch_id), self._buffer()
+            if entry.isEmpty():
+                raise NoQuery(f"the query's checkpoint has no offsets/{batch_id}, the plan of that batch")
+            self._log.serialize(entry.get(), text)
+            return plan_of(text.toString())
+        except (Py4JError, TypeError, ValueError) as error:
+            raise NoQuery(_unknown_spark("this version", error)) from error
+
+    def stopped(self) -> bool:
+        return not self._execution.isActive()
+
+    def witness(self, name: str) -> Witness:
+        """Return the note that sink `name` leaves in the query's checkpoint."""
+        path = self._jvm.org.apache.hadoop.fs.Path
+        directory = path(path(self._execution.resolvedCheckpointRoot()), WITNESSES)
+        return Witness(path(directory, quote(name, safe="")), directory, self._jvm, self._configuration)
+
+
+class Witness:
+    """A small file in the checkpoint, on whatever file system that is. Its errors are Py4JJavaError."""
+
+    def __init__(self, path: Any, directory: Any, jvm: Any, configuration: Any):
+        self._path, self.name = path, path.getName()
+        self._unfinished = jvm.org.apache.hadoop.fs.Path(directory, f".{self.name}.{jvm.java.util.UUID.randomUUID()}")
+        self._files = path.getFileSystem(configuration)
+
+    def read(self) -> str | None:
+        """Return what was written, or None if there is nothing."""
+        if not self._files.exists(self._path):
+            return None
+        stream = self._files.open(self._path)
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def write(self, text: str) -> None:
+        """Write it: afterwards it is there as a whole."""
+        stream = self._files.create(self._unfinished, True)
+        stream.write(bytearray(text.encode()))
+        stream.hsync()
+        stream.close()
+        self._files.rename(self._unfinished, self._path)
+
+
+def _unknown_spark(version: str, error: Exception) -> str:
+    return (
+        f"the plan of the batch cannot be had from Spark {version} ({str(error).splitlines()[0]:.200}); the sink "
+        "knows Spark 4.0 to 4.2, classic (not Connect). Without the plan, one batch N cannot be told from another"
+    )

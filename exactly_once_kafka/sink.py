@@ -1,0 +1,168 @@
+"""The exactly-once Kafka sink for PySpark: one Kafka transaction per micro-batch, with a marker in it.
+
+Use it with any streaming DataFrame that has a `value` column:
+
+    from exactly_once_kafka import ExactlyOnceKafkaSink
+
+    sink = ExactlyOnceKafkaSink(name="orders-eu", topic="orders", bootstrap_servers="127.0.0.1:9092")
+    query = (
+        results.writeStream.option("checkpointLocation", "/var/lib/orders-eu")
+        .foreachBatch(sink)
+        .trigger(processingTime="5 seconds")
+        .start()
+    )
+
+Guarantee: however often the query crashes and restarts from its checkpoint, each micro-batch's rows are
+visible to `isolation.level=read_committed` consumers exactly once, all together or not at all. If a replay
+computes other rows than the first run did, still only one version is ever visible.
+
+The marker says which batch came last and what was planned to be in it. It is a record in a compacted topic, so it
+does not expire: a query may rest as long as it likes.
+
+Where it stops: consumers must read with read_committed; the checkpoint must survive; the source must still
+hold the offsets being replayed; results and marker live in one cluster. Where the marker and the checkpoint do not
+fit, the sink refuses rather than guesses. Spark Connect is not supported: the sink runs in the driver's process.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from typing import Any, cast
+
+from confluent_kafka import KafkaException, Producer
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame
+
+from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
+from exactly_once_kafka.beginning import begin
+from exactly_once_kafka.cause import true_cause
+from exactly_once_kafka.errors import BatchFailed, explain
+from exactly_once_kafka.kafka_rows import check_columns
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_topic import Forgetful, topic_for
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.patience import Patience, QueryStopped
+from exactly_once_kafka.points import Points, pass_by
+from exactly_once_kafka.producer import PendingProducer, aborting_on_failure, commit
+from exactly_once_kafka.query import RunningQuery
+from exactly_once_kafka.send import send_rows
+
+
+class ExactlyOnceKafkaSink(BatchSink):
+    """A foreachBatch function that publishes each micro-batch exactly once.
+
+    `name` identifies the sink for good: it is the transactional id and the marker's key, so no two queries
+    may share it and no restart may change it. `topic` is where rows go; without it each row's `topic` column
+    says. Rows may have the columns of Spark's own Kafka writer: `value` (string or binary), and optionally `key`,
+    `headers`, `partition`, `topic`.
+
+    `marker_topic` holds the marker, by default in a topic of the sink's own, NAME-marker. The sink creates it, and
+    refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
+
+    `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
+    for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
+    every record also carries the headers `batch_id` and `attempt`, and the last one of a batch `batch_rows`: an
+    auditor can check them.
+
+    Raises, inside the query: SinkRefused where going on could lose or double rows, BatchFailed where the
+    batch failed and a restart of the query will repeat it.
+    """
+
+    causes = (
+        "the checkpoint was deleted, or an older copy of it restored; another query uses the name; or the marker's "
+        "topic was deleted"
+    )
+
+    def __init__(
+        self,
+        name: str,
+        topic: str | None = None,
+        *,
+        bootstrap_servers: str,
+        marker_topic: str | None = None,
+        batch_headers: bool = True,
+        points: Points = pass_by,
+        **options: Any,
+    ):
+        super().__init__(name, points)
+        self.topic, self._batch_headers = topic, batch_headers
+        self._settings = producer_settings(name, bootstrap_servers, options)
+        self._timeout = float(self._settings["transaction.timeout.ms"]) / 1000
+        self._store = MarkerStore(
+            name, topic_for(name, marker_topic), bootstrap_servers, self._settings, old_topic=topic or marker_topic
+        )
+        self._pending: PendingProducer | None = None
+        self.to_do = (
+            "restore the checkpoint; or give a new query a new name; or, knowing which batch of this checkpoint the "
+            f"topic holds last: python -m exactly_once_kafka adopt {name} (its --help says how)"
+        )
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        check_columns(rows, self.topic)
+        batch = self.batch_of(rows, batch_id)
+        patience = Patience(self._timeout, batch.stopped)
+        pending, self._pending, producer = self._pending, None, None
+        try:
+            # Before an epoch is taken, look: a query that will be refused, or that finds its batch done, must not
+            # fence the one that owns the name.
+            done = False
+            if pending is None or not pending.promising:
+                done = self.decide(self._look(batch, patience), batch)
+                pending = None
+            if not done:
+                # Step 1. A producer with an epoch of its own. Getting the epoch fences every older producer of this
+                # name and ends what it left open; a delayed EndTxn of an earlier batch can then do no harm.
+                pending = pending or self._new_epoch()
+                producer = pending.take(patience)
+                # Step 2. Only now read the marker: from here on, nobody else can change it.
+                marker = self._store.read(patience.anew())
+                # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
+                done = self.decide(marker, batch)
+            if done or producer is None:
+                self.drain(rows)
+                self._pending = pending  # nothing was published under this epoch: it will do for the next batch
+            else:
+                # Step 4. Rows and marker in one transaction.
+                self.points("before_write", batch_id)
+                producer.begin_transaction()
+                with aborting_on_failure(producer):
+                    middle = functools.partial(self.points, "mid_transaction", batch_id)
+                    with true_cause(producer, self.topic):
+                        send_rows(rows, producer, self.topic, patience, self._tags(batch_id), middle)
+                    self._store.send(Marker.of(batch), producer, patience)
+                    self.points("before_commit", batch_id)
+                commit(producer, patience)
+                self.points("after_commit", batch_id)
+                # For the next batch, while Spark computes it: an epoch may take half a second to get.
+                self._pending = self._new_epoch(retire=producer)
+        except (KafkaException, TimeoutError) as error:
+            # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
+            raise BatchFailed(explain(error, self.name, batch_id, patience.elapsed, self._timeout)) from error
+        except QueryStopped as stopped:
+            raise BatchFailed(
+                f"sink {self.name!r}, batch {batch_id}: the query was stopped while the sink waited for Kafka. "
+                "Restart the query: the batch is repeated and published once"
+            ) from stopped
+        except Forgetful as unsafe:
+            raise self.refusal(batch, str(unsafe)) from unsafe
+        self.points("before_checkpoint", batch_id)
+
+    def _look(self, batch: Batch, patience: Patience) -> Marker | None:
+        """Return the marker as it is to be seen before anybody is fenced."""
+        try:
+            query = cast(RunningQuery, self._query)  # `batch_of` has set it
+            return begin(self._store, batch, lambda: query.witness(self.name), patience)
+        except Unfit as unfit:
+            raise self.refusal(batch, str(unfit)) from None
+        except Py4JJavaError as error:
+            why = str(error.java_exception).splitlines()[0]
+            raise BatchFailed(
+                f"sink {self.name!r}, batch {batch.batch_id}: the checkpoint cannot be read or written: {why}"
+            ) from error
+
+    def _new_epoch(self, retire: Producer | None = None) -> PendingProducer:
+        return PendingProducer(self._settings, retire)
+
+    def _tags(self, batch_id: int) -> list[tuple[str, str]]:
+        return [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])] if self._batch_headers else []

@@ -1,0 +1,94 @@
+"""Login tokens (SASL/OAUTHBEARER), kept until shortly before they expire.
+
+Every micro-batch has a producer of its own, and left to themselves each would ask the identity provider for a token.
+Here all clients of a sink share one: the one that `oauth_cb` returns, or the one that `sasl_oauthbearer_method="oidc"`
+fetches with a client's id and secret. Where it stops: other kinds of OIDC grants are left to librdkafka, which asks
+for a token per producer.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+
+Token = tuple[Any, ...]  # the token, when it expires (seconds since 1970), and perhaps principal and extensions
+REST = 0.2  # of a token's life: what is left when another is asked for, as in librdkafka
+PATIENCE = 30  # seconds for the identity provider to answer
+
+OF_OIDC = "sasl.oauthbearer."
+UNDERSTOOD = {"method", "client.id", "client.secret", "token.endpoint.url", "scope", "extensions"}
+
+
+class KeptToken:
+    """An `oauth_cb` that asks another one only when the last token is about to expire."""
+
+    def __init__(self, fetch: Callable[[str], Token]):
+        self._fetch, self._lock = fetch, threading.Lock()
+        self._token: Token = ()
+        self._good_until = 0.0
+
+    def __call__(self, config: str) -> Token:
+        with self._lock:
+            if time.time() >= self._good_until:
+                self._token = self._fetch(config)
+                now, expires = time.time(), float(self._token[1])
+                self._good_until = expires - REST * (expires - now)
+            return self._token
+
+
+def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with an `oauth_cb` that keeps tokens, if they log in with tokens that can be kept."""
+    if "oauth_cb" in settings:
+        if not callable(settings["oauth_cb"]):
+            raise ValueError("oauth_cb must be a function: of the config to (token, expiry in seconds since 1970)")
+        return settings | {"oauth_cb": KeptToken(settings["oauth_cb"])}
+    oidc = {key.removeprefix(OF_OIDC): value for key, value in settings.items() if key.startswith(OF_OIDC)}
+    by_secret = {"client.id", "client.secret", "token.endpoint.url"} <= oidc.keys() <= UNDERSTOOD
+    if oidc.get("method") != "oidc" or not by_secret:
+        return settings
+    left = {key: value for key, value in settings.items() if not key.startswith(OF_OIDC)}
+    # librdkafka, which no longer makes the request itself, has no use for the certificates of it.
+    left = {key: value for key, value in left.items() if not key.startswith("https.")}
+    import ssl  # here, because most sinks log in without tokens
+
+    known = settings.get("https.ca.location")
+    authority = ssl.create_default_context(
+        cafile=None if known == "probe" else known, cadata=settings.get("https.ca.pem")
+    )
+    return left | {"oauth_cb": KeptToken(lambda _: _ask(oidc, authority))}
+
+
+def _ask(oidc: dict[str, str], authority: ssl.SSLContext) -> Token:
+    """Fetch a token with the client's id and secret (RFC 6749, 4.4). Raises OSError, ValueError."""
+    import urllib.parse
+    import urllib.request
+
+    form = {"grant_type": "client_credentials"} | ({"scope": oidc["scope"]} if oidc.get("scope") else {})
+    credentials = ":".join(urllib.parse.quote(oidc[key], safe="") for key in ("client.id", "client.secret"))
+    request = urllib.request.Request(
+        oidc["token.endpoint.url"],
+        data=urllib.parse.urlencode(form).encode(),
+        headers={
+            "Authorization": "Basic " + base64.b64encode(credentials.encode()).decode(),
+            "Accept": "application/json",
+        },
+    )
+    context = authority if oidc["token.endpoint.url"].startswith("https:") else None
+    with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
+        token = json.load(answer)["access_token"]
+    claims = _claims(token)
+    extensions = dict(pair.split("=", 1) for pair in oidc.get("extensions", "").split(",") if pair)
+    return token, float(claims["exp"]), claims.get("sub", ""), extensions
+
+
+def _claims(token: str) -> dict[str, Any]:
+    payload = token.split(".")[1]
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return claims

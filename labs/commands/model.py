@@ -1,0 +1,75 @@
+"""Try every order of what can happen to a batch, stage by stage: the anomaly that comes first, and the shortest way."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """examples:
+  python -m labs model                                     every stage, within its bounds
+  python -m labs model --stage "one epoch for all batches" --show
+  python -m labs model --stage "the sink" --batches 3
+
+The exit code is 0 if every stage could be explored, whatever was found in it. Stages that should be right are
+explored to the end: no state of theirs, within the bounds, has an anomaly.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from labs.schedules.model.stages import STAGES
+
+    parser.add_argument("--stage", action="append", choices=STAGES, metavar="NAME", help=f"one of: {'; '.join(STAGES)}")
+    for bound in ("batches", "rows", "drivers"):
+        parser.add_argument(f"--{bound}", type=_whole, metavar="N", help="(default: the stage's own, mostly 2)")
+    parser.add_argument("--limit", type=_whole, metavar="N", help="give up after so many states")
+    parser.add_argument("--show", action="store_true", help="print the shortest schedule of each anomaly")
+    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the schedule of the one stage")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per stage")
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from labs.commands.progress import bench_progress, plain_console
+    from labs.schedules.diagram import draw
+    from labs.schedules.model.checker import check
+    from labs.schedules.model.stages import STAGES
+
+    names = arguments.stage or list(STAGES)
+    if arguments.draw and len(names) > 1:
+        raise ValueError("--draw draws one stage: name it with --stage")
+    bounds = {name: getattr(arguments, name) for name in ("batches", "rows", "drivers") if getattr(arguments, name)}
+    if not arguments.json:
+        print(f"{'stage':<31} {'found':<13} {'steps':>5} {'states':>9} {'seconds':>7}")
+    for name in names:
+        stage: Any = dataclasses.replace(STAGES[name], **bounds)
+        with bench_progress(plain_console(stderr=True)) as progress:
+            found = check(stage, arguments.limit, functools.partial(progress.show, f"{name}, states"))
+        schedule = found.schedule
+        if arguments.json:
+            fields = ("stage", "anomaly", "states", "seconds", "complete")
+            print(json.dumps({key: getattr(found, key) for key in fields} | {"events": len(schedule.events)}))
+        else:
+            what = found.anomaly or ("nothing" if found.complete else "gave up")
+            steps = len(schedule.events) or ""
+            print(f"{name:<31} {what:<13} {steps:>5} {found.states:>9,} {found.seconds:>7.1f}")
+        if arguments.show and found.anomaly:
+            print(f"\n{schedule}\n")
+        if arguments.draw:
+            if not found.anomaly:
+                raise ValueError(f"{name}: nothing was found, so there is nothing to draw")
+            arguments.draw.write_text(draw(schedule))
+    if not arguments.json:
+        unit = 1 if sys.platform == "darwin" else 1024
+        print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6:,.0f} MB of memory")
+    return 0

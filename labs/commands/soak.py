@@ -1,0 +1,70 @@
+"""Repeat for hours what the tests do once: chaos under many seeds, and the crash tests over and over.
+
+Ten seeds of three minutes take about 50 minutes, a hundred repeats of the crash tests about three hours on two cores.
+It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+EXAMPLES = """examples:
+  python -m labs soak                                      all of it, for a night
+  python -m labs soak --seeds 1 --minutes 0.5 --repeats 1  try it out: about four minutes
+  python -m labs soak --seeds 0 --tests tests/sink         only one part, a hundred times
+
+The exit code is 0 only if every audit was valid and every test passed.
+"""
+ROOT = Path(__file__).parents[2]
+CRASH_TESTS = ("tests/sink/test_crashes.py", "tests/sink/test_marker.py", "tests/pipeline/test_two_phase.py")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="chaos runs (default: %(default)s)")
+    parser.add_argument(
+        "--first-seed", type=int, default=1, metavar="SEED", help="then the next (default: %(default)s)"
+    )
+    parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
+    parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
+    parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
+    parser.add_argument("--output", type=Path, default=Path("out/soak"), metavar="DIR", help="(default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    missing = [test for test in arguments.tests if arguments.repeats and not (ROOT / test.partition("::")[0]).exists()]
+    if missing:
+        raise ValueError(f"{missing[0]} is not in {ROOT}; expected a path of tests in a checkout of the lab")
+    output = arguments.output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    failed, done = [], 0
+    for name, command in rounds(arguments, output):
+        began, log = time.monotonic(), output / f"{name}.log"
+        with log.open("wb") as file:
+            code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file).returncode
+        done += 1
+        verdict = "passed" if code == 0 else f"FAILED with exit code {code}: {log}"
+        print(f"{time.strftime('%H:%M:%S')}  {name}  {time.monotonic() - began:.0f} s  {verdict}", flush=True)
+        if code == 0:
+            log.unlink()
+        else:
+            failed.append(command)
+    print(f"{done - len(failed)} passed, {len(failed)} failed")
+    for command in failed:
+        print(f"again: {shlex.join(command)}")
+    return 1 if failed or not done else 0
+
+
+def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each round's name and its command: every seed, then every repeat."""
+    python = [sys.executable, "-m"]
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+        options = ["--seed", str(seed), "--minutes", f"{arguments.minutes:g}", "--output", str(output)]
+        yield f"chaos-seed-{seed}", [*python, "labs", "chaos", *options]
+    for n in range(1, arguments.repeats + 1):
+        yield f"repeat-{n}", [*python, "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]

@@ -1,0 +1,147 @@
+"""Plots of counts and of audits. The stages of the lab side by side are drawn by `stage_plots`.
+
+Each function takes data and optionally the axes to draw on, and returns the axes; a figure is shown or saved
+by the caller. Titles are made from the data and state the finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from labs.evidence.auditor.anomaly import Anomaly, Fate, Verdict
+from labs.evidence.auditor.observed import Key, utc
+from labs.evidence.auditor.verdict import Audit
+from labs.evidence.plots.stage_plots import plot_stage_fault_heatmap, plot_staircase
+from labs.evidence.plots.style import COLOURS, REQUESTS, dress, new_axes, say_instead
+from labs.evidence.plots.time_axis import draw_windows, label_time, margin_between
+from labs.pipeline.records import WINDOW_MS
+
+__all__ = [
+    "plot_audit",
+    "plot_count_report",
+    "plot_requests_per_window",
+    "plot_stage_fault_heatmap",
+    "plot_staircase",
+    "plot_top_ips",
+]
+
+LONGEST_NAME = 39  # characters: a full IPv6 address
+
+
+def plot_requests_per_window(
+    counts: Mapping[Key, int], ax: Axes | None = None, *, title: str = "", window_ms: int = WINDOW_MS
+) -> Axes:
+    """Plot the requests per window; `counts` is per (window start in epoch milliseconds, IP)."""
+    ax = ax or new_axes()
+    totals: Counter[int] = Counter()
+    for (window, _), count in counts.items():
+        totals[window] += count
+    draw_windows(ax, totals, {}, window_ms, margin_between(totals, window_ms), REQUESTS)
+    finding = "no requests"
+    if totals:
+        busiest = max(totals, key=lambda window: (totals[window], -window))
+        windows = f"{len(totals):,} windows" if len(totals) > 1 else "one window"
+        finding = f"{totals.total():,} requests in {windows}"
+        if min(totals.values()) < totals[busiest]:
+            finding += f"; the busiest began at {utc(busiest)[11:19]} with {totals[busiest]:,}"
+        elif len(totals) > 1:
+            finding += f", {totals[busiest]:,} in each"
+    dress(ax, title or finding, label_time(ax, totals, window_ms), _per_window("requests", window_ms))
+    if totals:
+        _count_from_zero(ax)
+    else:
+        say_instead(ax, "no requests")
+    return ax
+
+
+def plot_top_ips(counts: Mapping[Key, int], n: int = 10, ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Plot the n IPs with the most requests; `counts` is per (window start, IP)."""
+    ax = ax or new_axes()
+    totals: Counter[str] = Counter()
+    for (_, ip), count in counts.items():
+        totals[ip] += count
+    top = sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:n]
+    bars = ax.barh(range(len(top)), [count for _, count in top], color=REQUESTS)
+    ax.set_yticks(range(len(top)), [_shortened(ip) for ip, _ in top], parse_math=False)
+    ax.bar_label(bars, fmt="{:,.0f}", padding=3)
+    ax.invert_yaxis()
+    ax.margins(x=0.15)
+    finding = "no requests"
+    if top:
+        share = top[0][1] / totals.total()
+        name = top[0][0] if len(top[0][0]) <= 15 else "the busiest IP"
+        finding = f"{name} made {top[0][1]:,} of {totals.total():,} requests ({share:.1%})"
+        if len(totals) > 1 and min(totals.values()) == top[0][1]:
+            finding = f"each of {len(totals):,} IPs made {top[0][1]:,} requests"
+    dress(ax, title or finding, "requests", f"top {len(top)} of {len(totals):,} IPs", grid="x")
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    if not top:
+        say_instead(ax, "no requests")
+    return ax
+
+
+def plot_audit(audit: Audit, ax: Axes | None = None, *, title: str = "", window_ms: int = WINDOW_MS) -> Axes:
+    """Plot what became of the results, per window: duplicated ones stand on top of what was expected."""
+    ax = ax or new_axes()
+    bottoms: Counter[int] = Counter()
+    windows = set().union(*audit.by_window.values())
+    margin = margin_between(windows, window_ms)
+    patches = {}
+    for fate in (Fate.DELIVERED, Fate.WRONG, Fate.LOST, Fate.DUPLICATED):
+        heights = audit.by_window[fate]
+        label = f"{fate} {heights.total():,}"
+        patches[fate] = draw_windows(ax, heights, bottoms, window_ms, margin, COLOURS[fate], label)
+        bottoms.update(heights)
+    dress(ax, title or _finding(audit), label_time(ax, windows, window_ms), _per_window("results", window_ms))
+    if windows:
+        _count_from_zero(ax)
+        ax.set_ylim(top=max(bottoms.values()) * 1.2)  # room for the legend
+        shown = [patches[fate] for fate in Fate if fate is not Fate.WRONG or audit.by_window[fate]]
+        ax.legend(handles=shown, loc="upper right", ncols=4, frameon=False, fontsize=9, handlelength=1)
+    else:
+        say_instead(ax, "there are no results to show")
+    return ax
+
+
+def plot_count_report(counts: Mapping[Key, int], audit: Audit) -> Figure:
+    """Return a figure with the requests per window, the top IPs and the audit side by side."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(17, 4.6), layout="constrained")
+    plt.close(figure)  # a notebook would show it a second time, beside the one that is returned
+    plot_requests_per_window(counts, left)
+    plot_top_ips(counts, ax=middle)
+    plot_audit(audit, right)
+    return figure
+
+
+def _finding(audit: Audit) -> str:
+    if audit.verdict is Verdict.UNKNOWN:
+        return f"unknown: {audit.reason}"
+    visible = (Anomaly.LOST, Anomaly.DUPLICATE)
+    others = [a for a in Anomaly if audit.counts[a] and a.is_error and a not in visible]
+    return (
+        f"{audit.verdict}: {audit.delivered:,} of {audit.expected:,} results delivered, "
+        f"{audit.duplicated:,} duplicated, {audit.lost:,} lost"
+        + "".join(f", {audit.counts[anomaly]:,} {anomaly.name}" for anomaly in others)
+    )
+
+
+def _per_window(what: str, window_ms: int) -> str:
+    return f"{what} per {window_ms / 1000:g} s window"
+
+
+def _count_from_zero(ax: Axes) -> None:
+    ax.set_ylim(bottom=0)
+    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _shortened(name: str) -> str:
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[-half:]}"

@@ -1,0 +1,57 @@
+"""Read results from where Kafka has no part: a database table, a directory with a manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from sqlalchemy import NullPool, Table, create_engine, select
+
+from labs.evidence.auditor.audit import Result
+from labs.pipeline.sinks.database_sink import IP_COUNT
+from labs.pipeline.sinks.file_sink import Entry, batches, read_entry
+
+
+def read_database(url: str, table: Table = IP_COUNT) -> list[Result]:
+    """Return every result in the table, in no order. Raises SQLAlchemyError if it cannot be read."""
+    columns = [table.c[name] for name in ("window_start", "ip", "count", "batch_id", "attempt")]
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        return [Result(**row._mapping) for row in connection.execute(select(*columns))]
+
+
+def read_files(directory: str | Path) -> list[Result]:
+    """Return every result in the files that the manifest names, by batch and line; other files do not exist.
+
+    Raises OSError if a file cannot be read, ValueError if it is not what the manifest says.
+    """
+    directory = Path(directory)
+    results: list[Result] = []
+    for batch_id in batches(directory):
+        entry = read_entry(directory, batch_id)
+        for line in _lines(directory, entry):
+            value = json.loads(line)
+            results.append(
+                Result(
+                    window_start=value["window_start"],
+                    ip=value["ip"],
+                    count=value["count"],
+                    batch_id=batch_id,
+                    attempt=entry.attempt,
+                    batch_rows=entry.rows,
+                    partition=0,
+                    offset=len(results),
+                )
+            )
+    return results
+
+
+def _lines(directory: Path, entry: Entry) -> list[bytes]:
+    content = (directory / entry.file).read_bytes()
+    lines = content.split(b"\n")[:-1]
+    if len(lines) != entry.rows or hashlib.sha256(content).hexdigest() != entry.sha256:
+        raise ValueError(
+            f"{entry.file} is not what the manifest says of batch {entry.batch_id}: {len(lines)} lines instead of "
+            f"{entry.rows}, or other content"
+        )
+    return lines

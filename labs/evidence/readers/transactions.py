@@ -1,0 +1,150 @@
+"""What the brokers know of transactions: which are open, who writes to a partition, and how far committed reads go.
+
+Each is asked for with Kafka's admin client, so any Kafka can be read, also one that the lab did not start.
+Where it stops: a broker that was just started lists no transactions until it has loaded its own log of them, and
+a producer is forgotten a day after its last record (`producer.id.expiration.ms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kafka import IsolationLevel, KafkaAdminClient, OffsetSpec, TopicPartition
+
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import admin
+
+FINISHED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+Answer = TypeVar("Answer")
+
+
+class NoSuchPartition(LookupError):
+    """Kafka has no such topic, or the topic no such partition."""
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """The latest transaction of a transactional id. `state` is Kafka's word, times are in milliseconds."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: str
+    partitions: tuple[tuple[str, int], ...]  # that it has written to; none once it is finished
+    timeout_ms: int
+    started_ms: int | None
+
+    @property
+    def open(self) -> bool:
+        """Tell whether it is not committed and not aborted yet."""
+        return self.state not in FINISHED
+
+
+@dataclass(frozen=True)
+class PartitionProducer:
+    """What the leader of a partition remembers of a producer: its newest epoch and its last sequence number.
+
+    `open_since` is the first offset of its open transaction, None if it has none there.
+    """
+
+    partition: int
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    open_since: int | None
+
+
+@dataclass(frozen=True)
+class PartitionEnd:
+    """Where a partition ends for read_committed consumers (last stable offset) and for all others (log end)."""
+
+    partition: int
+    last_stable_offset: int
+    log_end: int
+
+    @property
+    def hidden(self) -> int:
+        """The number of offsets that read_committed consumers cannot read yet."""
+        return self.log_end - self.last_stable_offset
+
+
+def read_transactions(bootstrap_servers: str) -> list[Transaction]:
+    """Return the latest transaction of each transactional id. Raises KafkaUnreachable, TimeoutError."""
+
+    def ask(client: KafkaAdminClient) -> list[Transaction]:
+        listed = {each.transactional_id for broker in client.list_transactions().values() for each in broker}
+        return [
+            Transaction(
+                transactional_id=name,
+                producer_id=described.producer_id,
+                epoch=described.producer_epoch,
+                state=described.state.value,
+                partitions=tuple(sorted(map(tuple, described.topic_partitions))),
+                timeout_ms=described.transaction_timeout_ms,
+                started_ms=_unless_negative(described.transaction_start_time_ms),
+            )
+            for name, described in sorted(client.describe_transactions(listed).items())
+        ]
+
+    with admin(bootstrap_servers) as client:
+        return _answer(lambda: ask(client))
+
+
+def read_producers(bootstrap_servers: str, topic: str) -> list[PartitionProducer]:
+    """Return the producers with an id that have written to the topic, by partition and id.
+
+    Raises KafkaUnreachable, NoSuchPartition, TimeoutError.
+    """
+    with admin(bootstrap_servers) as client:
+        partitions = _partitions(client, topic)
+        found = _answer(lambda: client.describe_producers(partitions))
+    return [
+        PartitionProducer(
+            partition=at.partition,
+            producer_id=each.producer_id,
+            epoch=each.producer_epoch,
+            last_sequence=each.last_sequence,
+            open_since=_unless_negative(each.current_transaction_start_offset),
+        )
+        for at in partitions
+        for each in sorted(found[at].active_producers)
+    ]
+
+
+def read_ends(bootstrap_servers: str, topic: str) -> list[PartitionEnd]:
+    """Return where each partition ends. Raises KafkaUnreachable, NoSuchPartition, TimeoutError."""
+    with admin(bootstrap_servers) as client:
+        latest = dict.fromkeys(_partitions(client, topic), OffsetSpec.LATEST)
+        # In this order: the log may grow between the two questions, and the stable part must not be the longer one.
+        stable = _answer(lambda: client.list_partition_offsets(latest, IsolationLevel.READ_COMMITTED))
+        end = _answer(lambda: client.list_partition_offsets(latest, IsolationLevel.READ_UNCOMMITTED))
+    return [PartitionEnd(at.partition, stable[at].offset, end[at].offset) for at in latest]
+
+
+def last_stable_offset(bootstrap_servers: str, topic: str, partition: int = 0) -> int:
+    """Return the offset before which every transaction is decided: read_committed consumers read up to there.
+
+    Raises KafkaUnreachable, NoSuchPartition, TimeoutError.
+    """
+    for end in read_ends(bootstrap_servers, topic):
+        if end.partition == partition:
+            return end.last_stable_offset
+    raise NoSuchPartition(f"topic {topic!r} has no partition {partition}")
+
+
+def _partitions(client: KafkaAdminClient, topic: str) -> list[TopicPartition]:
+    [described] = client.describe_topics([topic])
+    if not described["partitions"]:
+        raise NoSuchPartition(f"this Kafka has no topic {topic!r}")
+    return sorted(TopicPartition(topic, each["partition_index"]) for each in described["partitions"])
+
+
+def _answer(question: Callable[[], Answer]) -> Answer:
+    """Ask until there is an answer: a leader or coordinator that has just become one needs a moment."""
+    return eventually(lambda: [question()])[0]
+
+
+def _unless_negative(number: int) -> int | None:
+    return number if number >= 0 else None

@@ -1,0 +1,11 @@
+"""The exercises there are, in the order of the lessons."""
+
+EXERCISES = (
+    "commit_order",
+    "idempotent_consumer",
+    "one_transaction",
+    "transactional_copy",
+    "exactly_once_sink",
+    "two_phase",
+    "late_data",
+)

@@ -1,0 +1,69 @@
+"""How the student's function is called in its process: its tools are made, and handed in.
+
+Each of these is the `entry` of an exercise: (function, tools, points) -> None. They end by returning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from labs.exercises.checker.clients import ExerciseConsumer, ExerciseDatabase, exercise_producer, handler
+from labs.exercises.checker.crash_points import CrashPoints
+from labs.exercises.checker.student_module import require_parameters
+
+
+def with_handler(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(consumer, handle)."""
+    _call(function, points, "consumer, handle", _consumer(tools, points), handler(points, tools["outside"]))
+
+
+def with_database(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(consumer, database)."""
+    database = ExerciseDatabase(points, tools["database"])
+    _call(function, points, "consumer, database", _consumer(tools, points), database)
+
+
+def with_producer(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(consumer, producer, topic)."""
+    producer = exercise_producer(points, tools["servers"], tools["transactional_id"])
+    _call(function, points, "consumer, producer, topic", _consumer(tools, points), producer, tools["target"])
+
+
+def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(prepared, decisions, finish), with what is open and what is decided at this moment."""
+    from labs.pipeline.two_phase.decision_log import DecisionLog
+    from labs.pipeline.two_phase.end_transaction import finish as end
+    from labs.pipeline.two_phase.open_transactions import lingering
+
+    servers = tools["servers"]
+
+    def finish(transaction, commit) -> None:
+        if not isinstance(commit, bool):
+            raise TypeError(f"finish(transaction, commit) takes True or False, and not {commit!r}")
+        detail = f"finish({_name(transaction)}, {'commit' if commit else 'abort'})"
+        points.call("finish", lambda: end(transaction, commit, servers, timeout=10), detail)
+
+    decisions, _ = DecisionLog(tools["decisions"]).read()
+    prepared = lingering(servers, tools["prefix"])
+    for transaction in prepared:
+        points.journal.write("call", f"prepared is {_name(transaction)}")
+    for decision in decisions:
+        names = ", ".join(map(_name, decision.transactions))
+        points.journal.write("call", f"decision {decision.number}, {'commit' if decision.commit else 'abort'}: {names}")
+    _call(function, points, "prepared, decisions, finish", prepared, decisions, finish)
+
+
+def _name(transaction: Any) -> str:
+    """Name a transaction in a few letters; all of a job have the same long prefix."""
+    return f"{transaction.transactional_id.split('-', 2)[-1]} (epoch {transaction.epoch})"
+
+
+def _consumer(tools: dict[str, Any], points: CrashPoints) -> ExerciseConsumer:
+    return ExerciseConsumer(points, tools["servers"], tools["topic"], tools["group"])
+
+
+def _call(function: Callable, points: CrashPoints, names: str, *arguments: Any) -> None:
+    require_parameters(function, arguments, names)
+    points.journal.write("phase", "call")
+    function(*arguments)

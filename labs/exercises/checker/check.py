@@ -1,0 +1,88 @@
+"""The checker: runs a student's code under each fault of an exercise, and judges.
+
+Guarantee: passed means that every scenario was run, struck where it should, and left what the auditor calls
+valid. Where it stops: the code is kept in a process of its own with limits of time and memory, which stops
+accidents and not attacks: grade the code of strangers in a container.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+
+from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.finding import Finding, Grade
+from labs.exercises.checker.report import Report
+from labs.exercises.checker.scenario import Exercise, Lab
+from labs.exercises.checker.source_code import read_source
+from labs.exercises.checker.student_process import StudentProcess
+
+
+class UnknownExercise(ValueError):
+    """There is no exercise of that name."""
+
+
+def find_exercise(name: str) -> Exercise:
+    """Return an exercise by its name. Raises UnknownExercise."""
+    if name not in EXERCISES:
+        raise UnknownExercise(f"there is no exercise {name!r}; there are: {', '.join(EXERCISES)}")
+    return importlib.import_module(f"labs.exercises.{name}").EXERCISE
+
+
+def check(
+    name: str,
+    source: str | Path | Iterable[str] | None = None,
+    *,
+    servers: str | None = None,
+    fail_fast: bool = False,
+    starting: Callable[[str], object] = lambda scenario: None,
+) -> Report:
+    """Judge the code for exercise `name`: a .py or .ipynb file, executed cells (`In`), or the exercise's notebook.
+
+    A failed smoke scenario ends the check, as does any with `fail_fast`. `servers` is a Kafka to use; by default
+    one is started. `starting` is told each scenario. Raises UnknownExercise, NoSource.
+    """
+    began, exercise = time.monotonic(), find_exercise(name)
+    code = read_source(name, source)
+    if code.empty:
+        return Report(name, code.name, [], "there is nothing to judge: the file has no code in it")
+    findings: list[Finding] = []
+    with tempfile.TemporaryDirectory(prefix="labs-check-") as directory, _kafka(servers) as address:
+        process = StudentProcess(code.text, code.name, exercise.entry, Path(directory), exercise.limits, exercise.warm)
+        lab = Lab(address, Path(directory), process)
+        ended = False
+        for scenario in exercise.scenarios:
+            if ended:
+                findings.append(Finding(scenario=scenario.name, action=scenario.action, grade=Grade.NOT_RUN))
+                continue
+            starting(scenario.name)
+            finding = scenario.judge(lab, scenario)
+            if finding.grade is not Grade.PASSED:
+                finding = dataclasses.replace(finding, hint=exercise.hint(finding))
+                ended = scenario.smoke or fail_fast
+            findings.append(finding)
+    return Report(name, code.name, findings, exercise.epilogue(findings), time.monotonic() - began)
+
+
+def _kafka(servers: str | None):
+    if servers:
+        return nullcontext(servers)
+    return _OwnBroker()
+
+
+class _OwnBroker:
+    """A broker for one check, or the Kafka that KAFKA_BOOTSTRAP_SERVERS names."""
+
+    def __enter__(self) -> str:
+        from labs.equipment.broker import open_broker
+
+        self._broker = open_broker()
+        return self._broker.bootstrap_servers
+
+    def __exit__(self, *_) -> None:
+        self._broker.close()

@@ -1,0 +1,95 @@
+"""What an exercise is made of: scenarios, each with a name, what is done to the code, and a judge.
+
+A `Trial` is one fresh set of what the code works with: where it reads from, where it writes to, what ought to
+be there in the end, and how to read what is. The same trial is kept over all runs of a scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from labs.evidence.auditor.audit import Result
+from labs.evidence.auditor.observed import Key
+from labs.exercises.checker.finding import Finding
+from labs.exercises.checker.student_process import Limits, Run, StudentProcess
+
+
+class Trial(Protocol):
+    """What the code works with during one scenario."""
+
+    expected: Mapping[Key, int]
+
+    def tools(self) -> dict[str, Any]:
+        """Return what the entry of the exercise needs to know."""
+
+    def results(self) -> list[Result]:
+        """Read what the code has brought about so far."""
+
+    def records_of(self, key: Key) -> list[int]:
+        """Return the numbers of the source records that belong to a result; none if that says nothing."""
+
+
+@dataclass
+class Lab:
+    """What a check has at hand: a Kafka, the student's code, a directory, and what earlier scenarios saw."""
+
+    servers: str
+    directory: Path
+    process: StudentProcess
+    seed: int = 7
+    quiet_runs: dict[str, Run] = field(default_factory=dict)  # function -> its run without a crash
+    kept: dict[str, Any] = field(default_factory=dict)  # such as a source topic, made once
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`judge` runs the code under the scenario's fault and returns a finding; a failed `smoke` ends the check."""
+
+    name: str
+    action: str
+    judge: Callable[[Lab, Scenario], Finding]
+    smoke: bool = False
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise: `entry` calls the student's code in its process, `hints` has a sentence per symptom.
+
+    A hint for one scenario has the key "SYMPTOM/SCENARIO". `epilogue` may say something about all findings. `warm`:
+    the process takes long to start, and serves several runs.
+    """
+
+    name: str
+    task: str
+    entry: str
+    scenarios: tuple[Scenario, ...]
+    hints: Mapping[str, str]
+    limits: Limits = field(default_factory=Limits)
+    epilogue: Callable[[list[Finding]], str] = lambda findings: ""
+    warm: bool = False
+
+    def hint(self, finding: Finding) -> str:
+        """Return the hint that fits a finding best."""
+        keys = (f"{finding.symptom}/{finding.scenario}", finding.symptom)
+        return next((h for key in keys for hints in (self.hints, HINTS) if (h := hints.get(key))), "")
+
+
+HINTS = {
+    "hung": "Each loop needs an end: poll() returns None when the topic is read to its end.",
+    "crashed": "Run your code in your head after a restart: what does it find that the first run did not?",
+    "syntax error": "Python could not read the file. Correct the line that is named.",
+    "import error": "Use what the exercise hands in and the standard library; check the name of what you import.",
+    "missing": "Keep the names of the functions as in the skeleton: the checker calls them by name.",
+    "signature": "Keep the parameters as in the skeleton.",
+    "exited": "Return from the function. sys.exit ends the whole process, and so does a consumer nobody restarts.",
+    "vanished": "Return from the function. Do not end the process, by os._exit or otherwise.",
+    "out of memory": "Keep no more than you need at one time: the topic may be longer than the memory is large.",
+    "too much output": "Print less. What counts is what is delivered, and nobody reads the output.",
+    "hidden": "A transaction that nobody ends hides all that lies behind it from read_committed readers: commit or "
+    "abort each one that you begin, the last one too.",
+    "wrong": "What you wrote is not what was asked for: compare a record with the skeleton, its types as well.",
+    "nothing done": "Begin with the skeleton: your function should use what it is handed.",
+}

@@ -1,0 +1,81 @@
+"""The student's code: a Python file, a notebook, or the cells that a notebook has just executed.
+
+In a notebook, the student's cells are those that begin with the line `# your solution`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "# your solution"
+NOTEBOOKS = Path(__file__).resolve().parents[3] / "notebooks" / "exercises"
+
+
+class NoSource(ValueError):
+    """There is no file or no cell to judge."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of the student's code, and the name by which error messages call it."""
+
+    text: str
+    name: str
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether there is nothing in it but comments and docstrings. What has a syntax error is not empty."""
+        try:
+            body = ast.parse(self.text).body
+        except (SyntaxError, ValueError):
+            return False
+        return not [statement for statement in body if not _is_text(statement)]
+
+
+def read_source(exercise: str, source: str | Path | Iterable[str] | None = None) -> Source:
+    """Return the student's code: of a .py or .ipynb file, of executed cells, or of the exercise's notebook.
+
+    Raises NoSource.
+    """
+    if source is None:
+        return _from_file(notebook_of(exercise))
+    if isinstance(source, str | Path):
+        return _from_file(Path(source))
+    cells = [cell for cell in source if cell.lstrip().startswith(MARK)]
+    if not cells:
+        raise NoSource(f"no executed cell begins with {MARK!r}: execute the cell with your solution first")
+    return Source(cells[-1], "your cell")
+
+
+def notebook_of(exercise: str) -> Path:
+    """Return the exercise's notebook, which begins with its number. Raises NoSource."""
+    found = sorted(NOTEBOOKS.glob(f"[0-9]_{exercise}.ipynb"))
+    if not found:
+        raise NoSource(f"{exercise} has no notebook in {NOTEBOOKS}; name the file with your solution")
+    return found[0]
+
+
+def _from_file(path: Path) -> Source:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoSource(f"{path} cannot be read: {error}") from error
+    if path.suffix != ".ipynb":
+        return Source(text, path.name)
+    try:
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        texts = ["".join(cell["source"]) for cell in cells]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NoSource(f"{path} is not a notebook: {error}") from error
+    marked = [each for each in texts if each.lstrip().startswith(MARK)]
+    if not marked:
+        raise NoSource(f"no code cell of {path.name} begins with the line {MARK!r}")
+    return Source("\n\n".join(marked), path.name)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -1,0 +1,146 @@
+"""How the student's code is called where Spark is needed: one query, on fresh topics, restarted after each fault.
+
+tools has servers, name (of the round), source, target, checkpoint, records_per_batch, faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from exactly_once_kafka.batch import ADOPTED, Marker
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_topic import topic_for
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.spark import spark_session
+from labs.exercises.checker.batch_points import BatchPoints
+from labs.exercises.checker.clients import PATIENCE
+from labs.exercises.checker.crash_points import CrashPoints, Watched
+from labs.exercises.checker.student_module import Unusable, require_parameters
+from labs.faults.fault import InjectedCrash
+from labs.pipeline.query import ip_count
+
+Attempt = Callable[[SparkSession, BatchPoints], None]
+PRODUCER = ("begin_transaction", "produce", "flush", "commit_transaction", "abort_transaction")
+
+
+class KafkaSide:
+    """What `publish` needs of Kafka: a fresh producer, and the marker that says which batch came last."""
+
+    def __init__(self, servers: str, topic: str, points: BatchPoints):
+        self.topic, self._points = topic, points
+        name = f"sink-of-{topic}"
+        self._settings = producer_settings(name, servers, {"linger_ms": 0})
+        # Marks without fencing: who marks outside of his transaction is to see what comes of that.
+        self._marking = producer_settings(f"{name}-marking", servers, {"linger_ms": 0})
+        self._store = MarkerStore(name, topic_for(name, None), servers, {})
+        self._store.topic.create(Patience(PATIENCE))
+
+    def new_producer(self) -> Watched:
+        """Return a transactional producer with an epoch of its own: all older ones of the sink are fenced."""
+        make = lambda: PendingProducer(self._settings).take(Patience(PATIENCE))  # noqa: E731
+        producer = self._points.call("kafka.new_producer", make, "kafka.new_producer()", lambda _: "a new epoch")
+        return Watched("producer", producer, self._points, PRODUCER)
+
+    def last_batch(self) -> int:
+        """Return the id of the batch that was marked last, or -1."""
+        read = lambda: -1 if (marker := self._store.read(Patience(PATIENCE))) is None else marker.batch_id  # noqa: E731
+        return self._points.call("kafka.last_batch", read, "kafka.last_batch()")
+
+    def mark(self, batch_id: int, producer: Watched | None = None) -> None:
+        """Mark the batch as done: within the producer's open transaction, or, without a producer, at once."""
+        marker, patience = Marker(int(batch_id), "exercise", ADOPTED), Patience(PATIENCE)
+        if producer is None:
+            mark, detail = lambda: self._mark_at_once(marker, patience), f"kafka.mark({batch_id})"
+        else:
+            mark = lambda: self._store.send(marker, producer._real, patience)  # noqa: E731
+            detail = f"kafka.mark({batch_id}, producer)"
+        self._points.call("kafka.mark", mark, detail)
+
+    def _mark_at_once(self, marker: Marker, patience: Patience) -> None:
+        self._store.overwrite(marker, PendingProducer(self._marking).take(patience), patience)
+
+
+def with_sink(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Use function(rows, batch_id, kafka) as the foreachBatch function of the IP count."""
+    require_parameters(function, (None, 0, None), "rows, batch_id, kafka")
+
+    def attempt(spark: SparkSession, points: BatchPoints) -> None:
+        kafka, errors = KafkaSide(tools["servers"], tools["target"], points), []
+
+        def publish(rows: DataFrame, batch_id: int) -> None:
+            points.batch_id = batch_id
+            try:
+                points.call("publish", lambda: function(rows, batch_id, kafka) and None, f"publish(rows, {batch_id})")
+            except Exception as error:
+                errors.append(error)
+                raise
+
+        records = _source(spark, tools)
+        _await_end(ip_count.start_query(ip_count.count_ips(records), publish, tools["checkpoint"]), errors)
+
+    _until_done(attempt, tools, points)
+
+
+def with_stream(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Publish what function(requests) returns: (counts, output mode)."""
+    require_parameters(function, (None,), "requests")
+
+    def attempt(spark: SparkSession, points: BatchPoints) -> None:
+        requests = ip_count.parse_records(_source(spark, tools)).select("event_time", "ip")
+        answer = points.call("query", lambda: function(requests), "query(requests)", lambda _: "a query")
+        if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], DataFrame)):
+            raise Unusable("signature", f"it should return (counts, output_mode), and returned {answer!r:.80}")
+        counts, mode = answer
+        if missing := {"window", "ip", "count"} - set(counts.columns):
+            raise Unusable("signature", f"counts has no column {', '.join(sorted(missing))}: it has {counts.columns}")
+        sink = ExactlyOnceKafkaSink(f"of-{tools['target']}", tools["target"], bootstrap_servers=tools["servers"])
+        writer = ip_count.as_records(counts).writeStream.outputMode(mode).foreachBatch(sink)
+        query = writer.option("checkpointLocation", tools["checkpoint"]).trigger(availableNow=True).start()
+        _await_end(query, [])
+        progress = query.lastProgress
+        assert progress is not None
+        state = sum(operator.numRowsTotal for operator in progress.stateOperators)
+        points.journal.write("state", f"the state holds {state} rows", rows=state)
+
+    _until_done(attempt, tools, points)
+
+
+def _until_done(attempt: Attempt, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Attempt the round, and again after each crash that was injected."""
+    points.journal.write("phase", "start Spark")
+    spark = spark_session("exercise")
+    for query in spark.streams.active:  # of a run before this one
+        query.stop()
+    points = BatchPoints(points.journal)
+    points.journal.write("phase", "call", round=tools["name"])
+    points.armed = list(tools["faults"])
+    while True:
+        left = len(points.armed)
+        try:
+            return attempt(spark, points)
+        except InjectedCrash:
+            if len(points.armed) == left:
+                raise
+
+
+def _source(spark: SparkSession, tools: dict[str, Any]) -> DataFrame:
+    return ip_count.read_source(spark, tools["servers"], tools["source"], records_per_batch=tools["records_per_batch"])
+
+
+def _await_end(query, errors: list[Exception]) -> None:
+    """Wait for the end of the query. Raises the error of the student's function rather than what Spark made of it."""
+    try:
+        query.awaitTermination()
+    except StreamingQueryException:
+        if errors:
+            raise errors[-1] from None
+        raise
+    finally:
+        query.stop()

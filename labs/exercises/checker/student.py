@@ -1,0 +1,82 @@
+"""Runs a student's file: `python -m labs.exercises.checker.student DIRECTORY`.
+
+It takes up one file of JSON after the other as they come to be there, spec-1.json, spec-2.json, …, so that what took
+long to start, a Spark, serves many runs. Each has: directory (to work in), file (the source), shown_as, journal, began,
+function, entry ("module:function" that calls it with its tools), tools (what the entry needs to know) and crash (point
+and nth, or null). How the run ended is the last event of the journal; a process that ends without one was killed, or
+has left by a back door.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import itertools
+import json
+import linecache
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from labs.exercises.checker.crash_points import Crash, CrashPoints
+from labs.exercises.checker.journal import RunJournal
+from labs.exercises.checker.student_module import Unusable, find, load
+
+
+def run(spec: dict[str, Any], journal: RunJournal) -> None:
+    """Load the file, call the function, and note how it ended."""
+    shown = spec["shown_as"]
+    entry, _, name = spec["entry"].partition(":")
+    call = getattr(importlib.import_module(entry), name)
+    crash = Crash(**spec["crash"]) if spec["crash"] else None
+    journal.write("phase", "load")
+    try:
+        function = find(load(spec["file"], shown), spec["function"])
+        journal.write("phase", "tools")
+        call(function, spec["tools"], CrashPoints(journal, crash))
+    except Unusable as error:
+        journal.write("end", str(error), ending=error.kind)
+    except SystemExit as error:
+        journal.write("end", f"sys.exit({error.code!r}) was called{_where(error, shown)}", ending="exited")
+    except SyntaxError as error:
+        at = f"line {error.lineno}: " if error.filename == shown else ""
+        journal.write("end", f"{at}{error.msg}", ending="syntax error")
+    except MemoryError as error:
+        journal.write("end", f"MemoryError{_where(error, shown)}", ending="out of memory")
+    except BaseException as error:
+        detail = f"{type(error).__name__}: {error}{_where(error, shown)}"
+        journal.write("end", detail, ending="import error" if isinstance(error, ImportError) else "crashed")
+    else:
+        journal.write("end", "returned", ending="returned")
+
+
+def _where(error: BaseException, shown: str) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == shown and frame.lineno]
+    if not lines:
+        return ""
+    text = linecache.getline(shown, lines[-1]).strip()
+    return f" (line {lines[-1]}: {text})"
+
+
+def main() -> None:
+    for number in itertools.count(1):
+        file = Path(sys.argv[1], f"spec-{number}.json")
+        while not file.exists():
+            time.sleep(0.01)
+        spec = json.loads(file.read_text())
+        os.chdir(spec["directory"])
+        with open(spec["stack"], "w") as stack:
+            faulthandler.register(signal.SIGUSR1, stack)  # the checker asks where a run hangs before it kills it
+            run(spec, RunJournal(spec["journal"], spec["began"]))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            faulthandler.unregister(signal.SIGUSR1)
+
+
+if __name__ == "__main__":
+    main()

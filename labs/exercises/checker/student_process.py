@@ -1,0 +1,176 @@
+"""Runs the student's code in a process of its own and watches it: time, memory, output, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from labs.equipment.eventually import eventually
+from labs.exercises.checker.crash_points import Crash
+from labs.exercises.checker.interpreter import IDLE, Interpreter, take
+from labs.exercises.checker.journal import read_journal
+
+LAST_LINES = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds for each phase, megabytes of memory with all that the process started, megabytes of output."""
+
+    seconds: float = 10  # of the student's function
+    load_seconds: float = 8  # to execute the file
+    bench_seconds: float = 90  # to start the interpreter, and Spark where the exercise has it
+    memory: int = 1024
+    output: int = 4
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the student's code, by its ending.
+
+    "returned", "killed" (by the checker, as planned), "hung", "out of memory", "too much output", "crashed",
+    "syntax error", "import error", "missing" (function), "signature", "exited" (sys.exit), "vanished".
+    """
+
+    ending: str
+    detail: str
+    output: str  # its last lines
+    events: list[dict[str, Any]]
+
+    @property
+    def well(self) -> bool:
+        """Tell whether the code returned, or was killed on purpose."""
+        return self.ending in ("returned", "killed")
+
+    def reached(self, point: str) -> int:
+        """Return how often the code came to a crash point."""
+        return sum(event["kind"] == "point" and event["what"] == point for event in self.events)
+
+    @property
+    def did_nothing(self) -> bool:
+        """Tell whether the code returned without having used anything that it was handed."""
+        return self.ending == "returned" and not any(event["kind"] == "point" for event in self.events)
+
+
+class StudentProcess:
+    """Runs one version of the student's code, as often as wanted. `directory` is for what the runs leave.
+
+    With `warm`, a process that returned serves the next run too, of this code or of other code.
+    """
+
+    def __init__(self, source: str, shown_as: str, entry: str, directory: Path, limits: Limits, warm: bool = False):
+        self.directory, self._entry, self._shown_as, self.limits = directory, entry, shown_as, limits
+        self._file, self._warm = directory / "student_source.py", warm
+        self._file.write_text(source)
+        self._runs = 0
+
+    def run(self, function: str, tools: dict[str, Any], began: float, crash: Crash | None = None) -> Run:
+        """Run the function once, and kill it at `crash` if it gets there."""
+        self._runs += 1
+        place = self.directory / f"run-{self._runs}"
+        place.mkdir()
+        interpreter = take(self._warm)
+        try:
+            interpreter.submit(
+                {
+                    "directory": str(self.directory),
+                    "file": str(self._file),
+                    "shown_as": self._shown_as,
+                    "journal": str(place / "journal"),
+                    "stack": str(place / "stack"),
+                    "began": began,
+                    "function": function,
+                    "entry": self._entry,
+                    "tools": tools,
+                    "crash": {"point": crash.point, "nth": crash.nth} if crash else None,
+                }
+            )
+            exceeded = self._watch(interpreter, place)
+            serves_on = self._warm and not exceeded and _ending(place) == "returned"
+            if not serves_on:
+                interpreter.process.kill()
+            run = self._judge(interpreter, exceeded, place)
+            if serves_on:
+                IDLE.append(interpreter)
+            return run
+        finally:
+            if interpreter not in IDLE:
+                interpreter.close()
+
+    def _watch(self, interpreter: Interpreter, place: Path) -> tuple[str, str] | None:
+        """Wait for the end of the run; return the limit that it exceeded, as (ending, detail), if any."""
+        phase, since = "start", time.monotonic()
+        limits, process = self.limits, interpreter.process
+        seconds = {"load": limits.load_seconds, "call": limits.seconds}
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+                return None
+            if _ending(place):
+                return None
+            phases = [event["what"] for event in read_journal(place / "journal") if event["kind"] == "phase"]
+            if phases and " ".join(phases) != phase:
+                phase, since = " ".join(phases), time.monotonic()
+            now = phases[-1] if phases else "start"
+            allowed = seconds.get(now, limits.bench_seconds)
+            if time.monotonic() - since > allowed:
+                at = _where_it_hangs(process.group, place, self._shown_as)
+                return "hung", f"it did not end within {allowed:g} s{at}"
+            if interpreter.printed() > limits.output * 1e6:
+                return "too much output", f"it printed more than {limits.output} MB"
+            if (used := _memory(process.group) / 1e6) > limits.memory:
+                return "out of memory", f"it used {used:,.0f} MB; {limits.memory:,} MB are allowed"
+
+    def _judge(self, interpreter: Interpreter, exceeded: tuple[str, str] | None, place: Path) -> Run:
+        events, code = read_journal(place / "journal"), interpreter.process.exit_code
+        lines = interpreter.tail().splitlines()[-LAST_LINES:]
+        output = "\n".join(line[:200] for line in lines if line.strip())
+        last = events[-1] if events else {"kind": "", "what": ""}
+        if exceeded:
+            ending, detail = exceeded
+        elif last["kind"] == "end":
+            ending, detail = last["ending"], last["what"]
+        elif last["kind"] == "kill" and code == -signal.SIGKILL:
+            ending, detail = "killed", last["what"]
+        else:
+            assert code is not None  # only a process that has said how its run ended may serve on
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code} (os._exit?)"
+            ending, detail = "vanished", f"the process ended {how}, and your function had not returned"
+        return Run(ending, detail, output, events)
+
+
+def _ending(place: Path) -> str | None:
+    """Return how the run ended, by its own word; None if it has not said so yet."""
+    events = read_journal(place / "journal")
+    return events[-1]["ending"] if events and events[-1]["kind"] == "end" else None
+
+
+def _memory(pid: int) -> int:
+    """Return the resident bytes of a process and its descendants."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += each.memory_info().rss
+    return total
+
+
+def _where_it_hangs(pid: int, place: Path, shown_as: str) -> str:
+    """Ask the process for its stack, and return the line of the student's file that it is at."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+    pattern = re.compile(rf'File "{re.escape(shown_as)}", line (\d+)')
+    with contextlib.suppress(TimeoutError):
+        found = eventually(lambda: pattern.search((place / "stack").read_text()), timeout=1)
+        return f"; it was at line {found[1]}"
+    return ""

@@ -1,0 +1,136 @@
+"""The one face that lessons and exercises import: everything they use, by the names that they use."""
+
+from exactly_once_kafka.points import FAULT_POINTS
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker, open_broker
+from labs.equipment.doctor import checks
+from labs.equipment.eventually import eventually
+from labs.equipment.jars import broker_jars
+from labs.equipment.java import find_java
+from labs.equipment.postgres import Postgres
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic, end_offsets
+from labs.evidence.auditor.anomaly import Anomaly
+from labs.evidence.auditor.audit import Result, audit
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.checkpoint.batch_table import batch_table
+from labs.evidence.checkpoint.checkpoint import read_checkpoint
+from labs.evidence.checkpoint.prediction import predict, read_source_records
+from labs.evidence.checkpoint.state import counts_in_flight
+from labs.evidence.plots.chaos_plot import plot_chaos
+from labs.evidence.plots.checkpoint_plot import plot_checkpoint
+from labs.evidence.plots.count_plots import plot_audit, plot_count_report
+from labs.evidence.plots.stage_plots import plot_staircase
+from labs.evidence.plots.transaction_plot import plot_transactions
+from labs.evidence.readers.other_readers import read_database, read_files
+from labs.evidence.readers.partition_log import dump_log
+from labs.evidence.readers.results import as_result, read_results, read_visible
+from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
+from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
+from labs.exercises.checker.check import check
+from labs.faults.chaos.plan import KINDS, ChaosPlan
+from labs.faults.fault import Fault, FaultPoints, InjectedCrash
+from labs.faults.lost_acknowledgement import LostAcknowledgement
+from labs.faults.proxy import Proxy, Request, proxied_broker
+from labs.faults.supervisor import Supervisor
+from labs.pipeline.log.access_log import parse_line, read_access_log
+from labs.pipeline.log.generate import Traffic, classroom, format_line
+from labs.pipeline.log.log_report import LogReport
+from labs.pipeline.log.replay import close_windows, replay
+from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
+from labs.pipeline.query.offset_reporter import OffsetReporter
+from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
+from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
+from labs.pipeline.sinks.database_sink import DatabaseSink
+from labs.pipeline.sinks.file_sink import FileSink
+from labs.pipeline.two_phase.coordinator import decide_and_finish, recover
+from labs.pipeline.two_phase.decision_log import DecisionLog
+from labs.pipeline.two_phase.end_transaction import end_once, finish
+from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
+from labs.runs.chaos import run_chaos
+from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
+
+__all__ = [
+    "EXACTLY_ONCE",
+    "FAULT_POINTS",
+    "IDEMPOTENT",
+    "KINDS",
+    "SINK_TOPIC",
+    "SOURCE_TOPIC",
+    "STAGES",
+    "Anomaly",
+    "AtLeastOnceKafkaSink",
+    "Broker",
+    "ChaosPlan",
+    "DatabaseSink",
+    "DecisionLog",
+    "ExactlyOnceKafkaSink",
+    "Fault",
+    "FaultPoints",
+    "FileSink",
+    "InjectedCrash",
+    "LogReport",
+    "LostAcknowledgement",
+    "OffsetReporter",
+    "Postgres",
+    "PreparedTransaction",
+    "PreparingProducer",
+    "Proxy",
+    "Request",
+    "Result",
+    "Stage",
+    "Supervisor",
+    "Traffic",
+    "WithoutMarker",
+    "as_result",
+    "audit",
+    "batch_table",
+    "broker_jars",
+    "check",
+    "checks",
+    "classroom",
+    "close_windows",
+    "count_by_window",
+    "count_ips",
+    "counts_in_flight",
+    "create_topic",
+    "decide_and_finish",
+    "dump_log",
+    "end_offsets",
+    "end_once",
+    "end_table",
+    "eventually",
+    "find_java",
+    "finish",
+    "format_line",
+    "last_stable_offset",
+    "open_broker",
+    "parse_line",
+    "parse_records",
+    "plot_audit",
+    "plot_chaos",
+    "plot_checkpoint",
+    "plot_count_report",
+    "plot_staircase",
+    "plot_transactions",
+    "predict",
+    "producer_table",
+    "proxied_broker",
+    "read_access_log",
+    "read_checkpoint",
+    "read_database",
+    "read_ends",
+    "read_files",
+    "read_results",
+    "read_source",
+    "read_source_records",
+    "read_transactions",
+    "read_visible",
+    "recover",
+    "replay",
+    "run_chaos",
+    "run_stage",
+    "spark_session",
+    "start_query",
+    "transaction_table",
+]

@@ -1,0 +1,87 @@
+"""Traffic that goes on: accesses sent at their own pace by a thread, while the pipeline runs and crashes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, Message
+
+from labs.pipeline.log.access_log import Access
+from labs.pipeline.log.replay import SourceFailed, close_windows, source_producer
+from labs.pipeline.records import SOURCE_TOPIC, source_value
+
+TICK = 0.02  # seconds
+PATIENCE_MS = 600_000  # a record waits that long for a broker to come back
+
+
+class LiveTraffic:
+    """Sends accesses as source records, so many a second, from now until `stop`.
+
+    `sent` and `acknowledged` count per access (event time, IP): what was sent and not acknowledged is
+    indeterminate.
+    """
+
+    def __init__(
+        self, accesses: Iterable[Access], bootstrap_servers: str, topic: str = SOURCE_TOPIC, rate: float = 1_000.0
+    ):
+        self.sent: Counter[Access] = Counter()
+        self.acknowledged: Counter[Access] = Counter()
+        self.records = 0  # sent so far
+        self._accesses, self._servers, self._topic, self._rate = iter(accesses), bootstrap_servers, topic, rate
+        self._last_time_ms = 0
+        self._stopping = threading.Event()
+        self._error: Exception | None = None
+        self._producer = source_producer(
+            bootstrap_servers, **{"message.timeout.ms": PATIENCE_MS, "delivery.report.only.error": False}
+        )
+        self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
+        self._thread.start()
+
+    @property
+    def indeterminate(self) -> Counter[Access]:
+        """What was sent and never acknowledged."""
+        return self.sent - self.acknowledged
+
+    def stop(self, timeout: float = 60) -> None:
+        """Send no more, wait for the acknowledgements, and close the windows. Raises SourceFailed."""
+        self.close()
+        if self._error:
+            raise SourceFailed(f"the traffic stopped by itself: {self._error}") from self._error
+        self._producer.flush(timeout)
+        close_windows(self._last_time_ms, self._servers, self._topic)
+
+    def close(self) -> None:
+        """Send no more, and wait for nothing."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            started = time.monotonic()
+            while not self._stopping.wait(TICK):
+                due = int((time.monotonic() - started) * self._rate)
+                while self.records < due and not self._stopping.is_set():
+                    self._send(*next(self._accesses))
+                self._producer.poll(0)
+        except Exception as error:
+            self._error = error
+
+    def _send(self, time_ms: int, ip: str) -> None:
+        access = (time_ms, ip)
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self.acknowledged[access] += 1
+
+        while True:
+            try:
+                self._producer.produce(self._topic, source_value(time_ms, ip), ip, on_delivery=delivered)
+                break
+            except BufferError:  # the broker is away: wait with it
+                self._producer.poll(0.1)
+        self.sent[access] += 1
+        self.records += 1
+        self._last_time_ms = max(self._last_time_ms, time_ms)

@@ -1,0 +1,92 @@
+"""The query under study: how many requests did each IP make in each 5-second window of event time?"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from labs.pipeline.records import CLOSING_IP, LATENESS_MS, RESULT_FIELDS, SOURCE_PATTERN, SOURCE_TOPIC, WINDOW_MS
+
+WINDOW = f"{WINDOW_MS} milliseconds"
+ALLOWED_LATENESS = f"{LATENESS_MS} milliseconds"
+
+# Spark's source seeks anew after every poll and drops what was prefetched: larger polls waste less of it,
+# and a short wait brings the end of the log sooner.
+SOURCE_OPTIONS = {"kafka.max.poll.records": "20000", "kafka.fetch.max.wait.ms": "10"}
+
+
+def read_source(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str = SOURCE_TOPIC,
+    starting: str = "earliest",
+    records_per_batch: int | None = None,
+    **options: str,
+) -> DataFrame:
+    """Read the source topic as a stream of Kafka records (Spark's columns: key, value, partition, offset, …).
+
+    `starting` is "earliest", "latest" or Spark's JSON of offsets; only a query without a checkpoint obeys it.
+    """
+    reader = spark.readStream.format("kafka").options(**SOURCE_OPTIONS, **options)
+    reader = reader.option("kafka.bootstrap.servers", bootstrap_servers).option("subscribe", topic)
+    if records_per_batch:
+        reader = reader.option("maxOffsetsPerTrigger", records_per_batch)
+    return reader.option("startingOffsets", starting).load()
+
+
+def parse_records(records: DataFrame) -> DataFrame:
+    """Split each value `epoch_millis,ip` into event_time and ip; both are NULL where the value is malformed.
+
+    The query's progress reports under `observedMetrics["source"]` how many records there were and how many
+    of them were malformed. `rejected` selects the latter.
+    """
+    value = records.value.cast("string")
+    well_formed = value.rlike(rf"^{SOURCE_PATTERN}\z")
+    return (
+        records.select("partition", "offset", "value", F.when(well_formed, F.split(value, ",")).alias("fields"))
+        .withColumn("event_time", F.timestamp_millis(F.col("fields")[0].cast("long")))
+        .withColumn("ip", F.col("fields")[1])
+        .drop("fields")
+        .observe("source", F.count(F.lit(1)).alias("records"), F.count_if(F.col("ip").isNull()).alias("malformed"))
+    )
+
+
+def count_per_ip(accesses: DataFrame) -> DataFrame:
+    """Count the accesses (event_time, ip) per IP and tumbling window; a window comes out once, when it is final."""
+    # The condition names event_time so that Spark cannot move it to before the watermark: a closing record
+    # is not counted, but its time must move the watermark all the same.
+    counted = (F.col("ip") != CLOSING_IP) | F.col("event_time").isNull()
+    return (
+        accesses.withWatermark("event_time", ALLOWED_LATENESS)
+        .where(counted)
+        .groupBy(F.window("event_time", WINDOW), "ip")
+        .count()
+    )
+
+
+def as_records(counts: DataFrame) -> DataFrame:
+    """Turn each count into a Kafka record: key = ip, value = `records.result_value`."""
+    fields = (F.unix_millis("window.start"), F.col("ip"), F.col("count"))
+    result = F.struct(*(field.alias(name) for name, field in zip(RESULT_FIELDS, fields, strict=True)))
+    return counts.select(F.col("ip").alias("key"), F.to_json(result).alias("value"))
+
+
+def count_ips(records: DataFrame) -> DataFrame:
+    """Return the whole query: Kafka records in, Kafka records out."""
+    return as_records(count_per_ip(parse_records(records)))
+
+
+def rejected(records: DataFrame) -> DataFrame:
+    """Return the malformed records as Kafka records: key = partition:offset in the source, value as it came."""
+    accesses = parse_records(records).where("ip IS NULL")
+    return accesses.select(F.concat_ws(":", "partition", "offset").alias("key"), "value")
+
+
+def start_query(results: DataFrame, sink, checkpoint: str, **trigger) -> StreamingQuery:
+    """Start writing `results` through the foreachBatch function `sink`, by default until the source's present end.
+
+    `trigger` is as for Spark's `trigger`, such as `processingTime="5 seconds"`.
+    """
+    writer = results.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
+    return writer.foreachBatch(sink).trigger(**(trigger or {"availableNow": True})).start()

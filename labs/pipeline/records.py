@@ -1,0 +1,75 @@
+"""The records of both topics: how they are written, how they are read again, and the window that they are about.
+
+A source record's value is `epoch_millis,ip`. A result's is the JSON object `{"window_start", "ip", "count"}`, its
+window by its start in epoch milliseconds. Closing records in the source move the watermark and are never counted.
+
+Guarantee: what is written here is read back equal, and everything else is refused. It stops at Spark, which needs
+expressions of its own (`query/ip_count.py`); they take patterns, names and times from here, and tests compare them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+SOURCE_TOPIC = "ip_count_source"
+SINK_TOPIC = "ip_count_sink"
+
+WINDOW_MS = 5_000  # event time is cut into windows of this size
+LATENESS_MS = 5_000  # a record may be that far behind the latest one before it
+
+# The IP of a closing record. No access log can contain it: `-` is how a log writes "no value".
+CLOSING_IP = "-"
+# So much later than the last access, a closing record makes that access's window final.
+CLOSING_DELAY_MS = WINDOW_MS + LATENESS_MS
+
+# A source record's value. Spark and Python understand it alike, as long as `\d` and `\s` mean ASCII.
+SOURCE_PATTERN = r"\d{1,14},[^\s,]+"
+RESULT_FIELDS = ("window_start", "ip", "count")
+
+_is_source_value = re.compile(SOURCE_PATTERN, re.ASCII).fullmatch
+
+
+def window_start(time_ms: int) -> int:
+    """Return the start of the window in which a time lies; both in epoch milliseconds."""
+    return time_ms - time_ms % WINDOW_MS
+
+
+def source_value(time_ms: int, ip: str) -> bytes:
+    """Write the value of a source record."""
+    return b"%d,%s" % (time_ms, ip.encode())
+
+
+def parse_source_value(value: bytes | None) -> tuple[int, str] | tuple[None, None]:
+    """Return event time and IP of a source record's value, or (None, None) if it is malformed, as the query does."""
+    text = (value or b"").decode(errors="replace")
+    if not _is_source_value(text):
+        return None, None
+    time_ms, ip = text.split(",")
+    return int(time_ms), ip
+
+
+def result_value(window_start: int, ip: str, count: int) -> bytes:
+    """Write the value of a result record, as Spark's to_json does."""
+    fields = dict(zip(RESULT_FIELDS, (window_start, ip, count), strict=True))
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def parse_result_value(value: bytes | str | None) -> tuple[int, str, int]:
+    """Return window start, IP and count of a result record's value. Raises ValueError for whatever else it is."""
+    try:
+        fields = json.loads(value or b"")
+        start, ip, count = (fields[name] for name in RESULT_FIELDS)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _no_result(value) from error
+    # By type, not isinstance: JSON's `true` would pass for a 1.
+    if (type(start), type(ip), type(count)) != (int, str, int):
+        raise _no_result(value)
+    return start, ip, count
+
+
+def _no_result(value: bytes | str | None) -> ValueError:
+    return ValueError(
+        f'{value!r:.80} is not a result of the IP count; expected {{"window_start": epoch millis, "ip": text, '
+        '"count": whole number}'
+    )

@@ -1,0 +1,62 @@
+"""What the sinks outside of Kafka have in common: each keeps a batch marker of its own, next to the results."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+
+from pyspark.sql import DataFrame
+
+from exactly_once_kafka.arrow_rows import arrow_batches
+from exactly_once_kafka.batch import Batch, BatchSink, Marker
+from exactly_once_kafka.kafka_rows import as_bytes, check_columns, kafka_rows
+
+
+class SinkOutsideKafka(BatchSink):
+    """A sink whose place can hold rows and marker in one step: it reads the marker, and drains or writes.
+
+    Rows have a `value` column, as for the Kafka sinks.
+    """
+
+    causes = (
+        "the checkpoint was deleted, or an older copy of it restored; another query writes to the same place; or the "
+        "results were deleted or restored without the checkpoint"
+    )
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        batch = self.batch_of(rows, batch_id)
+        if self.is_done(batch):
+            self.drain(rows)
+        else:
+            self.write(values_of(rows), batch)
+        self.points("before_checkpoint", batch_id)
+
+    def is_done(self, batch: Batch) -> bool:
+        """Tell whether the batch was committed before. Raises SinkRefused, BatchFailed."""
+        return self.decide(self.read_marker(batch), batch)
+
+    @abstractmethod
+    def read_marker(self, batch: Batch) -> Marker | None:
+        """Return which batch was committed last. Raises BatchFailed, which names the batch that comes now."""
+
+    @abstractmethod
+    def write(self, values: Iterable[str], batch: Batch) -> None:
+        """Write a batch that is not committed yet, and its marker, in one step. Raises BatchFailed."""
+
+
+def values_of(rows: DataFrame) -> Iterator[str]:
+    """Yield the `value` column, row by row as Spark computes them, as the Kafka sinks do. Raises ValueError."""
+    check_columns(rows, topic="any")
+    for batch in kafka_rows(arrow_batches(as_bytes(rows, topic="any")), topic="any"):
+        for _, value, *_ in batch:
+            if value is None:
+                raise ValueError("a row's value is null: for this sink each row is a value")
+            yield value.decode()
+
+
+def chunks(values: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Yield lists of up to `size` values."""
+    values = iter(values)
+    while chunk := list(itertools.islice(values, size)):
+        yield chunk

@@ -1,0 +1,64 @@
+"""Judge a chaos run: first wait until everything is decided, then read, then compare.
+
+A sentinel is written to each partition, the last record of all, and waited for: only when no transaction is open, or
+one is known to hang, is anything read that is judged. What lies committed behind an open transaction is visible a
+moment later. The audit compares what was sent with what two readers saw, one that watched all along and one that
+came at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from labs.evidence.auditor.audit import Audit, Reading, SourceHistory, audit
+from labs.evidence.auditor.observed import Key
+from labs.evidence.checkpoint.prediction import read_source_records
+from labs.evidence.readers.decided import write_sentinels
+from labs.evidence.readers.results import read_results, readable_sentinels
+from labs.evidence.readers.watcher import Watcher
+from labs.pipeline.log.live_traffic import LiveTraffic
+from labs.pipeline.records import CLOSING_IP, SINK_TOPIC, SOURCE_TOPIC
+
+
+def judge(
+    servers: str,
+    watcher: Watcher,
+    traffic: LiveTraffic,
+    expected: Mapping[Key, int],
+    patience: float,
+    error: Exception | None = None,
+) -> Audit:
+    """Stop the watcher and audit the run; a transaction hangs if it is open after `patience` seconds.
+
+    `error` is why the run did not come to its end.
+    """
+    sentinels, watched, came_later = read_all(servers, watcher, patience)
+    return audit(
+        expected,
+        watched,
+        second_reader=came_later,
+        sentinels=sentinels,
+        source=SourceHistory(traffic.acknowledged, _stored(servers), traffic.indeterminate),
+        indeterminate=traffic.indeterminate.total(),
+        reader_error=f"the run did not come to its end: {error}" if error else None,
+    )
+
+
+def read_all(
+    servers: str, watcher: Watcher, patience: float, topic: str = SINK_TOPIC
+) -> tuple[dict[int, bool], Reading, Reading]:
+    """Return whether each partition's sentinel can be read, what was watched, and what a reader sees who comes now.
+
+    In this order, and each only when all transactions are decided, or one has hung for `patience` seconds.
+    """
+    write_sentinels(servers, topic)
+    watched = watcher.stop(patience=patience)
+    readable = readable_sentinels(servers, topic)
+    sentinels = {partition: partition in readable for partition in watched.decided}
+    return sentinels, watched, read_results(servers, topic, patience=0)
+
+
+def _stored(servers: str) -> Counter[tuple[int, str]]:
+    records = ((time_ms, ip) for _, _, time_ms, ip in read_source_records(servers, SOURCE_TOPIC))
+    return Counter(record for record in records if record[1] != CLOSING_IP)  # type: ignore[misc]

@@ -1,0 +1,167 @@
+"""A whole access log, from file to audited counts, through a real broker and a real Spark."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.topics import KafkaUnreachable, TopicRefused, create_topic, remove_topics
+from labs.evidence.auditor.audit import Audit, audit
+from labs.evidence.auditor.expected import Expected
+from labs.evidence.auditor.observed import utc
+from labs.evidence.readers.results import read_results
+from labs.pipeline.log.access_log import read_access_log
+from labs.pipeline.log.event_time_order import in_event_time_order
+from labs.pipeline.log.log_report import LogReport
+from labs.pipeline.log.replay import Replay, close_windows, replay
+from labs.pipeline.query import ip_count
+from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
+
+RECORDS_PER_BATCH = 2_000_000
+READING, COUNTING = "reading the log into Kafka", "counting in Spark"
+
+Progress = Callable[[str, int, int | None], object]  # (READING or COUNTING, records done, of how many if known)
+
+
+class Topics(NamedTuple):
+    """Where the accesses go, and where the results."""
+
+    source: str
+    sink: str
+
+
+@dataclass(frozen=True)
+class CountedLog:
+    """What was read, what was counted per (window start in epoch millis, IP), and what the audit says."""
+
+    log: LogReport
+    replay: Replay
+    counts: Counter[tuple[int, str]]
+    late: int
+    audit: Audit
+    topics: Topics
+
+    @property
+    def windows(self) -> int:
+        return len({window for window, _ in self.counts})
+
+    def top(self, n: int = 10) -> list[tuple[str, int]]:
+        """Return the n IPs with the most requests, and how many."""
+        totals: Counter[str] = Counter()
+        for (_, ip), count in self.counts.items():
+            totals[ip] += count
+        return sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:n]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that `count --json` prints."""
+        return {
+            "lines": self.log.lines,
+            "good": self.log.good,
+            "bad": self.log.bad_total,
+            "bad_by_reason": dict(self.log.bad),
+            "late": self.late,
+            "sent": self.replay.sent,
+            "acknowledged": self.replay.acknowledged,
+            "windows": self.windows,
+            "counts": [
+                {"window_start": utc(window), "ip": ip, "count": count}
+                for (window, ip), count in sorted(self.counts.items())
+            ],
+            "audit": self.audit.as_dict(),
+        }
+
+
+@contextmanager
+def fresh_topics(bootstrap_servers: str, keep: bool = False) -> Iterator[Topics]:
+    """Make the two topics of a count; remove them, and the marker's, at the end unless they are to be kept.
+
+    They have one partition each: Spark reads partitions at their own pace, so that two could be out of step by
+    more than the allowed lateness.
+    """
+    run = uuid.uuid4().hex[:8]
+    topics = Topics(f"{SOURCE_TOPIC}_{run}", f"{SINK_TOPIC}_{run}")
+    marker = f"{topics.sink}-marker"  # which the sink makes
+    try:
+        for name in topics:
+            create_topic(bootstrap_servers, name, partitions=1)
+        yield topics
+    except BaseException:
+        with suppress(KafkaUnreachable, TopicRefused):  # what went wrong first is what must be told
+            if not keep:
+                remove_topics(bootstrap_servers, *topics, marker)
+        raise
+    if not keep:
+        remove_topics(bootstrap_servers, *topics, marker)
+
+
+def count_log(
+    paths: Iterable[str | Path],
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topics: Topics,
+    progress: Progress = lambda task, done, total: None,
+    *,
+    as_is: bool = False,
+    zone: tzinfo = UTC,
+) -> CountedLog:
+    """Count the requests per IP of an access log, through topics that are empty, and audit it. `-` is standard input.
+
+    The log is put in event-time order first, so that no line is late; `as_is` keeps its own order, and what
+    the watermark then drops is reported as late.
+    """
+    log, expected = LogReport(), Expected()
+    accesses = expected.watch(read_access_log(paths, log, zone))
+    sent = replay(
+        accesses if as_is else in_event_time_order(accesses),
+        bootstrap_servers,
+        topics.source,
+        progress=lambda done: progress(READING, done, None),
+    )
+    progress(READING, sent.sent, sent.sent)
+    if not sent.sent:
+        return CountedLog(log, sent, Counter(), 0, audit({}, []), topics)
+    close_windows(sent.last_time_ms, bootstrap_servers, topics.source)
+
+    with tempfile.TemporaryDirectory(prefix="labs-checkpoint-") as checkpoint:
+        records = ip_count.read_source(
+            spark, bootstrap_servers, topics.source, records_per_batch=RECORDS_PER_BATCH, minPartitions="2"
+        )
+        sink = ExactlyOnceKafkaSink(topics.sink, topics.sink, bootstrap_servers=bootstrap_servers)
+        query = ip_count.start_query(ip_count.count_ips(records), sink, checkpoint)
+        _follow(query, sent.sent, progress)
+        dropped = _late(bootstrap_servers, topics.source, checkpoint) if as_is else Counter()
+    results = read_results(bootstrap_servers, topics.sink)
+    counts = Counter({(result.window_start, result.ip): result.count for result in results})
+    verdict = audit(expected.counts, results, late_dropped=dropped)
+    return CountedLog(log, sent, counts, dropped.total(), verdict, topics)
+
+
+def _late(bootstrap_servers: str, source_topic: str, checkpoint: str) -> Counter[tuple[int, str]]:
+    """Return what the query must have dropped as late, per (window start in epoch millis, IP)."""
+    # Here, because pandas is behind it, and costs a second.
+    from labs.evidence.checkpoint.checkpoint import read_checkpoint
+    from labs.evidence.checkpoint.prediction import predict, read_source_records
+
+    return predict(read_checkpoint(checkpoint), read_source_records(bootstrap_servers, source_topic)).dropped
+
+
+def _follow(query: StreamingQuery, total: int, progress: Progress) -> None:
+    """Tell how many records the query has counted until it ends. Stops the query if we are interrupted."""
+    try:
+        while not query.awaitTermination(0.2):  # type: ignore[arg-type]  # it takes parts of a second too
+            done = sum(batch.numInputRows for batch in query.recentProgress)
+            progress(COUNTING, min(done, total), total)
+        progress(COUNTING, total, total)
+    finally:
+        query.stop()

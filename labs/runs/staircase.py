@@ -1,0 +1,124 @@
+"""The staircase: the same log and the same crash against one more mechanism each time, audited."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from exactly_once_kafka.points import Points
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.audit import Audit, audit
+from labs.evidence.readers.results import read_results
+from labs.faults.fault import Armable, Fault, FaultPoints
+from labs.faults.lost_acknowledgement import LostAcknowledgement
+from labs.faults.supervisor import Attempt, Supervisor
+from labs.pipeline.query import ip_count
+from labs.pipeline.records import SOURCE_TOPIC
+from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
+
+
+class WithoutMarker(ExactlyOnceKafkaSink):
+    """Transactions alone: a batch is visible as a whole or not at all, and nobody looks which were."""
+
+    def decide(self, *_) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the staircase: a sink, whether a restart finds the checkpoint, and where it starts without."""
+
+    name: str
+    sink: type[AtLeastOnceKafkaSink] | type[ExactlyOnceKafkaSink]
+    keeps_checkpoint: bool = True
+    restarts_from: str = "earliest"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make_sink(self, topic: str, bootstrap_servers: str, points: Points):
+        options = {"bootstrap_servers": bootstrap_servers, "points": points, **self.options}
+        if issubclass(self.sink, ExactlyOnceKafkaSink):
+            return self.sink(f"sink-of-{topic}", topic, **options)
+        return self.sink(topic, **options)
+
+
+# The producer waits for company (linger), so that one acknowledgement always covers the same records.
+IN_HALVES = {"halves": True, "linger_ms": 100}
+NOT_IDEMPOTENT = {"enable_idempotence": "false", **IN_HALVES}
+
+AT_MOST_ONCE = Stage("start from latest", AtLeastOnceKafkaSink, False, "latest", NOT_IDEMPOTENT)
+NO_CHECKPOINT = Stage("no checkpoint", AtLeastOnceKafkaSink, False, options=NOT_IDEMPOTENT)
+CHECKPOINT = Stage("checkpoint", AtLeastOnceKafkaSink, options=NOT_IDEMPOTENT)
+IDEMPOTENT = Stage("+ idempotent producer", AtLeastOnceKafkaSink, options=IN_HALVES)
+TRANSACTIONS = Stage("+ transactions", WithoutMarker)
+EXACTLY_ONCE = Stage("+ batch marker", ExactlyOnceKafkaSink)
+STAGES = (NO_CHECKPOINT, CHECKPOINT, IDEMPOTENT, TRANSACTIONS, EXACTLY_ONCE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage did with its faults: the audit, how often the query ran, and the topic with the results.
+
+    `struck` are those of the faults that found the point where they strike; a stage may not have it.
+    """
+
+    stage: str
+    faults: tuple[Fault | LostAcknowledgement, ...]
+    struck: tuple[Armable, ...]
+    audit: Audit
+    attempts: list[Attempt]
+    topic: str
+
+    def as_row(self) -> dict[str, Any]:
+        """Return {stage, fault, expected, lost, duplicated, verdict} for tables, plots and JSON."""
+        return {
+            "stage": self.stage,
+            "fault": " + ".join(fault.name for fault in self.faults) or None,
+            "expected": self.audit.expected,
+            "lost": self.audit.lost,
+            "duplicated": self.audit.duplicated,
+            "verdict": self.audit.verdict.value if self.struck == self.faults else "not reached",
+        }
+
+
+def run_stage(
+    stage: Stage,
+    spark: SparkSession,
+    bootstrap_servers: str,
+    expected: Mapping[tuple[int, str], int],
+    *faults: Fault | LostAcknowledgement,
+    source_topic: str = SOURCE_TOPIC,
+    records_per_batch: int | None = None,
+) -> Outcome:
+    """Run the IP count into a fresh topic, crash it at each fault, restart it until it is done, and audit."""
+    topic = create_topic(bootstrap_servers, f"ip_count_sink_{uuid.uuid4().hex[:8]}", partitions=1)
+    points = FaultPoints()
+    sink = stage.make_sink(topic, bootstrap_servers, points)
+    directories: list[str] = []
+
+    def attempt(number: int) -> None:
+        if not directories or not stage.keeps_checkpoint:
+            directories.append(tempfile.mkdtemp(prefix="labs-checkpoint-"))
+        starting = "earliest" if number == 1 else stage.restarts_from
+        records = ip_count.read_source(spark, bootstrap_servers, source_topic, starting, records_per_batch)
+        query = ip_count.start_query(ip_count.count_ips(records), sink, directories[-1])
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()  # or it would go on
+            raise
+
+    try:
+        with points.armed(*faults) as struck:
+            attempts = Supervisor(attempt, restarts=len(faults) + 1, delay=0, report=lambda _: None).run()
+    finally:
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
+    verdict = audit(expected, read_results(bootstrap_servers, topic))
+    return Outcome(stage.name, faults, tuple(struck), verdict, attempts, topic)

@@ -1,0 +1,179 @@
+"""A schedule as a sequence diagram: time runs down, each actor has a lane, and a reader's view stands beside each step.
+
+An SVG of plain text and lines, the same byte for byte for the same schedule, made without a browser. Its background is
+white whatever is around it, so that it can be read in the light, in the dark and in print. Its text alternative is
+the schedule in words.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from html import escape
+
+from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, SUPERVISOR, Event, Schedule
+
+LANE, LEFT, STEP, TOP = 190, 110, 30, 86  # pixels: between drivers, to the first, between steps, above the first
+NETWORK, HOLD = 340, 80  # between the last driver and Kafka, and before Kafka where requests are held
+CELL = 22  # of a record that the reader sees
+INK, FAINT, BLUE, RED, GREEN, ORANGE = "#222222", "#BBBBBB", "#0072B2", "#D55E00", "#009E73", "#E69F00"
+GOOD = ("", "ok", HELD, "known already", "as planned before")  # answers after which a driver goes on
+LABELS = {
+    "fence": "epoch?",
+    "read marker": "marker?",
+    "row": "record {row}",
+    "marker": "marker {batch}",
+    "commit": "commit",
+    "plan": "plans batch {batch}, up to record {row}",
+    "note": "notes: batch {batch} done",
+    "decide": "decides: commit batch {batch}",
+    "read": "reads record {row}",
+    "write": "writes record {row}",
+    "commit the offset": "commits its offset: {row} is done",
+    "write with the offset": "writes record {row} with its offset",
+    "wake": "wakes up",
+    "crash": "crashes",
+    "time out": "aborts: timed out",
+    "forget the marker": "forgets the marker",
+    "start": "starts at batch {batch}",
+    "run again": "runs once more",
+    "start at record": "starts at record {row}",
+    "restore and start": "older checkpoint: starts at batch {batch}",
+}
+
+
+def draw(schedule: Schedule) -> str:
+    """Return the schedule as an SVG document."""
+    programs = sorted({_program(event) for event in schedule.events} - {""})
+    lanes = {name: LEFT + n * LANE for n, name in enumerate(programs)}
+    lanes["Kafka"] = max(lanes.values(), default=0) + NETWORK
+    reader = lanes["Kafka"] + 120
+    most = max((len(event.sees or ()) for event in schedule.events), default=0)
+    width, height = reader + max(190, most * CELL + 30), TOP + len(schedule.events) * STEP + 30
+    title = f"{schedule.stage}: {schedule.anomaly or 'no anomaly'}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'role="img" aria-labelledby="title words" font-family="sans-serif" font-size="13">',
+        f'<title id="title">{escape(title)}</title>',
+        f'<desc id="words">{escape(str(schedule))}</desc>',
+        f'<rect width="{width}" height="{height}" fill="#FFFFFF"/>',
+        _text(20, 28, title, size=16, weight="bold"),
+        *(_text(x, 62, name, anchor="middle", weight="bold") for name, x in lanes.items()),
+        _text(reader, 62, "a reader sees", weight="bold"),
+        *_life_lines(schedule, lanes, height),
+    ]
+    seen: tuple[int, ...] = ()
+    for n, event in enumerate(schedule.events):
+        y = TOP + n * STEP
+        parts.append(_text(16, y + 4, str(n + 1), colour="#777777", size=11))
+        parts += _step(event, y, lanes)
+        seen = seen if event.sees is None else event.sees
+        parts += _records(seen, reader, y, event.sees is not None)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _program(event: Event) -> str:
+    """Return the program that a step is about: who takes it, whose request is carried, or who is started."""
+    return event.actor if PROGRAM.fullmatch(event.actor) else event.whose
+
+
+def _life_lines(schedule: Schedule, lanes: dict[str, int], height: int) -> Iterator[str]:
+    """Draw each lane: solid while the actor acts, dotted while it is asleep or gone."""
+    for name, x in lanes.items():
+        late = any(event.action in SUPERVISOR and event.whose == name for event in schedule.events)
+        changes = [(TOP - 16, not late)]
+        for n, event in enumerate(schedule.events):
+            if event.action in SUPERVISOR and event.whose == name:
+                changes.append((TOP + n * STEP, True))
+            elif event.actor == name and event.action in ("crash", "wake"):
+                changes.append((TOP + n * STEP, event.action == "wake"))
+            elif event.actor == name and event.answer not in GOOD and _is_fatal(event):
+                changes.append((TOP + n * STEP, False))
+        changes.append((height - 20, False))
+        for (start, awake), (end, _) in itertools.pairwise(changes):
+            yield _line(x, start, x, end, INK if awake else FAINT, dashes="" if awake else "2 5")
+
+
+def _is_fatal(event: Event) -> bool:
+    return event.action != "read marker" and not event.answer.startswith("epoch ")
+
+
+def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
+    label = LABELS.get(event.action, event.action).format(**event._asdict())
+    epoch = f" · epoch {event.epoch}" if event.epoch is not None and event.epoch >= 0 else ""
+    driver, kafka = lanes.get(_program(event), 0), lanes["Kafka"]
+    middle = kafka - HOLD
+    if event.actor == "network":
+        label = LABELS[event.request].format(**event._asdict())
+        yield _circle(middle, y)
+        if event.action == "lose":
+            yield from _cross(middle, y, 8)
+            yield _text(middle - 14, y + 4, f"lost: {label}{epoch}", anchor="end", colour=RED)
+        else:
+            again = {"deliver again": ", 1st of 2", "lose the answer": "; answer lost"}.get(event.action, "")
+            yield _arrow(middle, y, kafka, y, dashes="6 3")
+            yield _text(middle - 14, y + 4, f"{label} of {event.whose}{epoch} arrives{again}", anchor="end")
+            yield from _answer(event, kafka, y)
+    elif event.action in REQUESTS:
+        held = event.answer == HELD
+        yield _arrow(driver, y, middle - 6 if held else kafka, y)
+        yield _text(driver + 10, y - 5, label + epoch, colour=BLUE)
+        yield _circle(middle, y) if held else ""
+        yield from _answer(event, middle + 12 if held else kafka, y)
+    elif event.action == "crash":
+        yield from _cross(driver, y, 9)
+        yield _text(driver + 16, y + 4, label, colour=RED, weight="bold")
+    else:
+        x = kafka if event.actor == "broker" else driver
+        colour = RED if event.actor == "broker" or event.answer not in GOOD else INK
+        yield f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>'
+        answer = f": {event.answer}" if event.answer else ""
+        beside, anchor = (x - 12, "end") if event.actor == "broker" else (x + 12, "start")
+        yield _text(beside, y + 4, label + answer, colour=colour, anchor=anchor)
+
+
+def _answer(event: Event, x: int, y: int) -> Iterator[str]:
+    if event.answer not in ("", "ok"):
+        yield _text(x + 8, y + 4, event.answer, size=12, colour=RED if event.answer == "fenced" else INK)
+
+
+def _records(seen: tuple[int, ...], x: int, y: int, changed: bool) -> Iterator[str]:
+    """Draw what the reader sees: a box for each record, in the order of the topic; a repeated one stands out."""
+    for n, record in enumerate(seen):
+        colour = ORANGE if record in seen[:n] else GREEN
+        yield (
+            f'<rect x="{x + n * CELL}" y="{y - 10}" width="{CELL - 3}" height="19" rx="3" fill="{colour}" '
+            f'fill-opacity="{"1" if changed else "0.25"}"/>'
+        )
+        ink = "#FFFFFF" if changed and colour == GREEN else INK
+        yield (
+            f'<text x="{x + n * CELL + 9}" y="{y + 4}" text-anchor="middle" font-size="12" fill="{ink}">{record}</text>'
+        )
+
+
+def _text(
+    x: int, y: int, text: str, *, anchor: str = "start", size: int = 13, colour: str = INK, weight="normal"
+) -> str:
+    return (
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" fill="{colour}" font-weight="{weight}" '
+        f'paint-order="stroke" stroke="#FFFFFF" stroke-width="4">{escape(text)}</text>'
+    )
+
+
+def _line(x1: int, y1: int, x2: int, y2: int, colour: str, width: float = 1.5, dashes: str = "") -> str:
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="{width}"{dashed}/>'
+
+
+def _arrow(x1: int, y1: int, x2: int, y2: int, dashes: str = "") -> str:
+    head = f'<path d="M {x2} {y2} l -9 -5 v 10 z" fill="{BLUE}"/>'
+    return _line(x1, y1, x2 - 6, y2, BLUE, dashes=dashes) + head
+
+
+def _circle(x: int, y: int) -> str:
+    return f'<circle cx="{x}" cy="{y}" r="6" fill="#FFFFFF" stroke="{BLUE}" stroke-width="1.5"/>'
+
+
+def _cross(x: int, y: int, size: int) -> Iterator[str]:
+    yield _line(x - size, y - size, x + size, y + size, RED, width=3)
+    yield _line(x - size, y + size, x + size, y - size, RED, width=3)

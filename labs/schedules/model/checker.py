@@ -1,0 +1,90 @@
+"""Try every order in which things can happen, breadth first: the first anomaly found is reached in the fewest steps."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from labs.schedules.schedule import Event, Schedule, compact
+
+State = TypeVar("State", bound=Hashable)
+
+
+class Model(Protocol[State]):
+    """What can be checked: where it starts, what can happen next, and what must never be."""
+
+    @property
+    def name(self) -> str: ...
+
+    def start(self) -> State: ...
+
+    def moves(self, state: State) -> Iterator[tuple[Event, State]]:
+        """Yield everything that can happen next, and the state to which it leads."""
+        ...
+
+    def anomaly(self, state: State) -> str | None:
+        """Say what is wrong with a state: its anomaly's name."""
+        ...
+
+    def visible(self, state: State) -> tuple[int, ...]:
+        """Return the records that a read_committed reader sees, in their order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found: an anomaly and the shortest way to it, or none in any of the states.
+
+    `taken` counts the moves by actor, action and request, so that nobody is content with a model in which nothing
+    happens. `complete` is False if the search gave up at its limit.
+    """
+
+    stage: str
+    anomaly: str | None
+    moves: tuple[Event, ...]
+    states: int
+    seconds: float
+    complete: bool
+    taken: Counter[tuple[str, ...]] = field(repr=False)
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(self.stage, compact(self.moves), self.anomaly)
+
+
+def check(model: Model[State], limit: int | None = None, progress: Callable[[int], object] = lambda _: None) -> Checked:
+    """Explore the states of a model until an anomaly is found, or all are seen, or `limit` are.
+
+    `progress` is told how many have been seen, every thousand.
+    """
+    began, first = time.perf_counter(), model.start()
+    came_from: dict[State, tuple[State, Event] | None] = {first: None}
+    queue, taken = deque([first]), Counter[tuple[str, ...]]()
+
+    def checked(anomaly: str | None, state: State, complete: bool) -> Checked:
+        moves = []
+        while step := came_from[state]:
+            before, move = step
+            sees = model.visible(state)
+            moves.append(move if sees == model.visible(before) else move._replace(sees=sees))
+            state = before
+        seconds = time.perf_counter() - began
+        return Checked(model.name, anomaly, tuple(moves[::-1]), len(came_from), seconds, complete, taken)
+
+    while queue:
+        state = queue.popleft()
+        if found := model.anomaly(state):
+            return checked(found, state, complete=True)
+        for move, following in model.moves(state):
+            taken[move.actor.rstrip(" 0123456789"), move.action, move.request] += 1
+            if following not in came_from:
+                came_from[following] = (state, move)
+                queue.append(following)
+                if len(came_from) % 1000 == 0:
+                    progress(len(came_from))
+        if limit and len(came_from) > limit:
+            return checked(None, first, complete=False)
+    return checked(None, first, complete=True)

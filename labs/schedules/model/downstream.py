@@ -1,0 +1,87 @@
+"""Who reads on: a consumer takes results from Kafka and writes them somewhere, and notes how far it has come.
+
+Two writes to two places, with a crash between them. A second consumer may start while the first only sleeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from labs.schedules.model.tuples import put
+from labs.schedules.schedule import Event
+
+OFFSET_FIRST = ("read", "commit the offset", "write")
+OFFSET_LAST = ("read", "write", "commit the offset")
+TOGETHER = ("read", "write with the offset")
+
+
+class Consumer(NamedTuple):
+    """A consumer at a step of a record, or at its end: it found its place taken."""
+
+    record: int = 0
+    step: int = 0
+    alive: bool = True
+
+
+class State(NamedTuple):
+    consumers: tuple[Consumer, ...] = (Consumer(),)
+    noted: int = 0  # the next record to read
+    written: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class DownstreamStage:
+    """`keyed`: what is written replaces what was written under its key, and so may be written again."""
+
+    name: str
+    program: tuple[str, ...]
+    keyed: bool = False
+    rows: int = 3
+    drivers: int = 2
+    batches: int = 1
+
+    def start(self) -> State:
+        return State()
+
+    def moves(self, state: State) -> Iterator[tuple[Event, State]]:
+        for n, consumer in enumerate(state.consumers):
+            if consumer.alive and consumer.record < self.rows * self.batches:
+                yield self._acts(state, n, consumer)
+        if len(state.consumers) < self.drivers:
+            fresh = (*state.consumers, Consumer(state.noted))
+            number = len(fresh)
+            yield (
+                Event("supervisor", "start at record", row=state.noted, whose=f"consumer {number}"),
+                state._replace(consumers=fresh),
+            )
+
+    def _acts(self, state: State, n: int, consumer: Consumer) -> tuple[Event, State]:
+        actor, step, record = f"consumer {n + 1}", self.program[consumer.step], consumer.record
+        following = consumer._replace(step=consumer.step + 1)
+        if following.step == len(self.program):
+            following = Consumer(record + 1)
+        written = state.written if self.keyed and record in state.written else (*state.written, record)
+        answer = ""
+        if step == "write":
+            state = state._replace(written=written)
+        elif step == "commit the offset":
+            state = state._replace(noted=record + 1)
+        elif step == "write with the offset":
+            if state.noted == record:  # both or neither: where another was first, the transaction fails
+                state = state._replace(noted=record + 1, written=written)
+            else:
+                answer, following = "another was first", consumer._replace(alive=False)
+        consumers = put(state.consumers, n, following)
+        return Event(actor, step, row=record, answer=answer), state._replace(consumers=consumers)
+
+    def anomaly(self, state: State) -> str | None:
+        """Name what is wrong: a record written twice, or noted though nobody is left to write it."""
+        if len(set(state.written)) < len(state.written):
+            return "doubled"
+        # An older consumer may sleep for ever, so that nobody is left to write what lies behind the newest.
+        return "lost" if set(range(state.consumers[-1].record)) - set(state.written) else None
+
+    def visible(self, state: State) -> tuple[int, ...]:
+        return state.written

@@ -1,0 +1,39 @@
+"""What must never be, whatever happens in which order."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from labs.schedules.model.state import Driver, State
+
+if TYPE_CHECKING:
+    from labs.schedules.model.kafka import Stage
+
+
+def anomaly(stage: Stage, state: State) -> str | None:
+    """Name what is wrong: a record doubled or lost, half a batch visible, a later one first, or a dead end."""
+    seen = stage.visible(state)
+    records = set(seen)
+    if len(records) < len(seen):
+        return "doubled"
+    if state.noted >= 0 and not records >= set(range(state.planned[state.noted])):
+        return "lost"
+    if stage.transactional and records:
+        # Batches follow each other without a gap, so what is visible begins with 0 and ends where a batch does.
+        if records != set(range(len(records))):
+            return "out of order"
+        if len(records) not in {*state.planned, *([state.marker[1]] if state.marker else [])}:
+            return "torn"
+    # What is left when all drivers are gone and the network is empty.
+    rest = state._replace(drivers=(), net=frozenset(), luck=(), remembered=frozenset(), grown=False)
+    return None if recovers(stage, rest) else "stuck"
+
+
+@functools.lru_cache(maxsize=100_000)
+def recovers(stage: Stage, state: State) -> bool:
+    """Tell whether a fresh driver that nobody disturbs finishes from here, or refuses."""
+    state = state._replace(drivers=(Driver(state.noted + 1),))
+    while not state.refused and state.drivers[0].alive and state.drivers[0].batch < stage.batches:
+        _, state = next(stage.moves(state))
+    return state.refused or state.noted == stage.batches - 1

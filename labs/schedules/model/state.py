@@ -1,0 +1,67 @@
+"""What the model knows: where each driver is, what is under way, what Kafka and Spark's checkpoint hold."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from labs.schedules.model.tuples import put, without
+
+NEVER = -1
+
+
+class Driver(NamedTuple):
+    """Where a driver is: at which step of which batch, and of the step `rows` at which record."""
+
+    batch: int = 0
+    step: int = 0
+    row: int = 0  # records of the batch that are sent
+    epoch: int = NEVER
+    waiting: bool = False  # for an answer
+    alive: bool = True
+    fresh: bool = True  # in its first batch, which another driver may have planned
+    computed: bool = False  # whether the batch's plan was executed, which writes Spark's state
+
+
+class Request(NamedTuple):
+    """What is under way in the network. `number` is its place in all that the driver sends: its sequence number."""
+
+    driver: int
+    what: str
+    batch: int
+    row: int | None
+    epoch: int
+    number: int
+    end: int  # what the batch was planned to hold: records up to this one
+    copy: bool = False
+
+
+class State(NamedTuple):
+    drivers: tuple[Driver, ...] = (Driver(),)  # the last one is the newest
+    net: frozenset[Request] = frozenset()
+    # In Kafka: the topic, the newest epoch, the marker in the topic and in the open transaction: (batch, end).
+    log: tuple[tuple[int, int, str], ...] = ()  # (record, batch, "open", "committed" or "aborted")
+    epoch: int = NEVER
+    marker: tuple[int, int] | None = None
+    pending: tuple[int, int] | None = None
+    remembered: frozenset[tuple[int, int]] = frozenset()  # the sequence numbers that were taken
+    # In Spark's checkpoint: where each planned batch ends; the last that is done; whether a state is missing.
+    planned: tuple[int, ...] = ()
+    noted: int = NEVER
+    hole: bool = False
+    grown: bool = False  # the source has more for the next batch than it had when that was first planned
+    refused: bool = False
+    luck: tuple[str, ...] = ()  # what may still go wrong, apart from drivers and delays
+
+
+def begin(state: State, batch: int) -> int:
+    """Return the first record of a batch that is planned, or is planned next."""
+    return state.planned[batch - 1] if batch else 0
+
+
+def with_driver(state: State, n: int, driver: Driver) -> State:
+    return state._replace(drivers=put(state.drivers, n, driver))
+
+
+def spent(state: State, what: str) -> State:
+    """Take one piece of bad luck from what may still happen."""
+    return state._replace(luck=without(state.luck, what))

@@ -1,0 +1,185 @@
+"""A schedule: who did what, in which order, and what came back. Plain data, to be found, carried out and drawn.
+
+A request and its answer are one event where nothing happens between them. Where something does, the request is
+`held`, and the network delivers it later.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+REQUESTS = ("fence", "read marker", "row", "marker", "commit")
+OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "crash", "wake")
+NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
+STARTS = ("start", "start at record", "restore and start")
+SUPERVISOR = (*STARTS, "run again")
+BROKER = ("time out", "forget the marker")
+HELD = "held"
+PROGRAM = re.compile(r"(driver|consumer|task) \d+( again)?")  # an actor that runs, and may die
+
+WORDS = {
+    "plan": "plans batch {batch}, up to record {row}",
+    "fence": "asks for an epoch of its own",
+    "read marker": "reads the marker",
+    "row": "sends record {row} of batch {batch}",
+    "marker": "sends the marker of batch {batch}",
+    "commit": "commits batch {batch}",
+    "note": "notes in its checkpoint that batch {batch} is done",
+    "decide": "notes the decision: batch {batch} is to be committed",
+    "read": "reads record {row}",
+    "write": "writes record {row}",
+    "commit the offset": "commits its offset, behind record {row}",
+    "write with the offset": "writes record {row} and its offset in one transaction",
+    "crash": "crashes",
+    "wake": "wakes up",
+    "start": "starts {whose} from the checkpoint, at batch {batch}",
+    "start at record": "starts {whose}, at record {row}",
+    "restore and start": "restores an older checkpoint and starts {whose} from it, at batch {batch}",
+    "run again": "runs {whose}",
+    "time out": "aborts the transaction, which has been open for too long",
+    "forget the marker": "forgets the marker, which has expired",
+}
+OF_A_REQUEST = {
+    "fence": "request for an epoch",
+    "read marker": "question for the marker",
+    "row": "record {row} of batch {batch}",
+    "marker": "marker of batch {batch}",
+    "commit": "commit of batch {batch}",
+}
+
+
+class ScheduleError(ValueError):
+    """A schedule that says something impossible: the message names the step and what is wrong with it."""
+
+
+class Event(NamedTuple):
+    """One step. `actor`: "driver 1", "task 2", "consumer 1", "network", "broker" or "supervisor".
+
+    `batch` and `row` count from 0. `request` and `whose` say what the network carries and for whom; `whose` is also
+    whom the supervisor starts. `answer` is what came back. `sees` are the records that a read_committed reader sees
+    afterwards, where the step has changed that.
+    """
+
+    actor: str
+    action: str
+    batch: int | None = None
+    row: int | None = None
+    epoch: int | None = None
+    answer: str = ""
+    request: str = ""
+    whose: str = ""
+    sees: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        fields = self._asdict()
+        if self.actor == "network":
+            verb = {"deliver": "delivers", "deliver again": "delivers once more", "lose": "loses"}.get(self.action)
+            verb = verb or "delivers, and loses the answer to,"
+            what = f"{verb} {self.whose}'s {OF_A_REQUEST[self.request].format(**fields)}"
+        else:
+            what = WORDS[self.action].format(**fields)
+        epoch = f" (epoch {self.epoch})" if self.epoch is not None and self.epoch >= 0 else ""
+        return f"{self.actor} {what}{epoch}" + (f": {self.answer}" if self.answer else "")
+
+
+class Schedule(NamedTuple):
+    """The events in their order, of the stage `stage`, and the anomaly that they show, if any."""
+
+    stage: str
+    events: tuple[Event, ...]
+    anomaly: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{n:3}. {event}" for n, event in enumerate(self.events, 1)]
+        return "\n".join([f"{self.stage}: {self.anomaly or 'no anomaly'}", *lines])
+
+    def to_json(self) -> str:
+        """Return the schedule as JSON; what an event does not say is left out."""
+        events = [{k: v for k, v in event._asdict().items() if v not in (None, "")} for event in self.events]
+        return json.dumps({"stage": self.stage, "anomaly": self.anomaly, "events": events}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Schedule:
+        """Read what `to_json` wrote. Raises ScheduleError, which names the step."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            listed, stage, anomaly = fields["events"], fields["stage"], fields.get("anomaly")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ScheduleError('a schedule is JSON: {"stage": …, "anomaly": …, "events": [{…}, …]}') from None
+        events = tuple(_event(n, each) for n, each in enumerate(listed, 1))
+        check_order(events)
+        return cls(stage, events, anomaly)
+
+
+def _event(n: int, fields: Any) -> Event:
+    if not isinstance(fields, dict) or not {"actor", "action"} <= fields.keys() <= set(Event._fields):
+        raise ScheduleError(f"step {n}: an event has an actor, an action, and of {', '.join(Event._fields[2:])} some")
+    event = Event(**fields)
+    if event.sees is not None:
+        event = event._replace(sees=tuple(event.sees))
+    numbers = (event.batch, event.row, event.epoch)
+    if any(type(each) is not int for each in numbers if each is not None):
+        raise ScheduleError(f"step {n}: batch, row and epoch are whole numbers")
+    actor = "program" if PROGRAM.fullmatch(str(event.actor)) else event.actor
+    known = {"program": REQUESTS + OWN_STEPS, "network": NETWORK, "supervisor": SUPERVISOR, "broker": BROKER}
+    if actor not in known:
+        raise ScheduleError(f"step {n}: nobody is called {event.actor!r}; there are driver 1, driver 2, …, network, …")
+    if event.action not in known[actor]:
+        raise ScheduleError(f"step {n}: {event.actor} cannot {event.action!r}; it can: {', '.join(known[actor])}")
+    if actor == "network" and (event.request not in REQUESTS or not PROGRAM.fullmatch(str(event.whose))):
+        raise ScheduleError(f"step {n}: the network carries a program's request: one of {', '.join(REQUESTS)}")
+    return event
+
+
+def check_order(events: Sequence[Event]) -> None:
+    """Raise ScheduleError where a program acts before it is started, or a request arrives that was not held."""
+    held = set()
+    started = {each.actor for each in events if re.fullmatch(r"(driver|consumer) 1|task \d+", each.actor)}
+    for n, event in enumerate(events, 1):
+        if event.action in SUPERVISOR:
+            started.add(event.whose)
+        elif PROGRAM.fullmatch(event.actor) and event.actor not in started:
+            raise ScheduleError(f"step {n}: {event.actor} was not started")
+        request = (event.whose, event.request, event.batch, event.row)
+        if event.action in REQUESTS:
+            held.add((event.actor, event.action, event.batch, event.row))
+        elif event.actor == "network" and request not in held:
+            what = OF_A_REQUEST[event.request].format(**event._asdict())
+            raise ScheduleError(f"step {n}: {event.whose} has not sent its {what}")
+
+
+def compact(moves: Iterable[Event]) -> tuple[Event, ...]:
+    """Make one event of each request that is delivered at once; note who crashes and who wakes up.
+
+    A program that does nothing once another has been started has crashed; one that does has only been asleep.
+    """
+    events: list[Event] = []
+    for move in moves:
+        last = events[-1] if events else None
+        if (
+            last is not None
+            and last.answer == HELD
+            and move.action == "deliver"
+            and (last.actor, last.action, last.batch, last.row) == (move.whose, move.request, move.batch, move.row)
+        ):
+            events[-1] = last._replace(answer=move.answer, sees=move.sees)
+        else:
+            events.append(move._replace(answer=HELD) if move.action in REQUESTS and not move.answer else move)
+    return tuple(_with_crashes(events))
+
+
+def _with_crashes(events: list[Event]) -> Iterable[Event]:
+    asleep: set[str] = set()
+    for n, event in enumerate(events):
+        if event.action in STARTS:
+            for actor in sorted({e.actor for e in events[:n] if PROGRAM.fullmatch(e.actor)} - asleep):
+                asleep.add(actor)
+                if all(later.actor != actor for later in events[n:]):
+                    yield Event(actor, "crash")
+        elif event.actor in asleep:
+            asleep.discard(event.actor)
+            yield Event(event.actor, "wake")
+        yield event

@@ -1,0 +1,38 @@
+"""Which tests need the bench: Kafka, Spark, PostgreSQL or any process of their own. `-m "not bench"` leaves them out.
+
+Found from what a test's code names, and the fixtures and helpers of its module that it uses; so nobody has to mark one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, FunctionType, ModuleType
+
+FIXTURES = {"broker", "spark"}
+STARTERS = {
+    *("Broker", "open_broker", "proxied_broker", "Postgres", "SparkCluster", "spark_session"),
+    *("JobProcess", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),
+}
+
+
+def needs_bench(item) -> bool:
+    """Tell whether a collected test starts anything, or uses what another has started."""
+    if FIXTURES & set(item.fixturenames):
+        return True
+    fixtures = [defs[-1].func for defs in item._fixtureinfo.name2fixturedefs.values()]
+    own = [fixture for fixture in fixtures if fixture.__module__ == item.module.__name__]
+    return any(_starts(function, item.module, set()) for function in (item.function, *own))
+
+
+def _starts(function: FunctionType, module: ModuleType, seen: set[str]) -> bool:
+    names = _names(inspect.unwrap(function).__code__)
+    if names & STARTERS:
+        return True
+    helpers = {name: getattr(module, name, None) for name in names - seen}
+    seen |= names
+    return any(isinstance(helper, FunctionType) and _starts(helper, module, seen) for helper in helpers.values())
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return set(code.co_names).union(*map(_names, inner))

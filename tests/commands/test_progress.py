@@ -1,0 +1,51 @@
+"""What a command shows while it works."""
+
+import io
+
+from rich.console import Console
+
+from labs.commands.progress import Bars, Lines, bench_progress, plain_console
+
+
+def lines_of(*reports, now=lambda: 0.0) -> list[str]:
+    text = io.StringIO()
+    lines = Lines(Console(file=text, markup=False, emoji=False), now)
+    for report in reports:
+        lines.show(*report)
+    return text.getvalue().splitlines()
+
+
+def test_without_a_terminal_a_task_is_a_line_at_its_beginning_each_tenth_and_its_end():
+    said = lines_of(*(("counting", done, 1_000) for done in range(0, 1_001, 10)))
+    assert said == ["counting: 0 of 1,000", *(f"counting: {done:,} of 1,000" for done in range(100, 1_001, 100))]
+
+
+def test_task_of_unknown_length_is_a_line_every_five_seconds():
+    seconds = iter(range(100))
+    said = lines_of(*(("reading", done) for done in range(12)), now=lambda: next(seconds) / 2)
+    assert said[0] == "reading: 0"
+    assert 1 < len(said) < 5
+
+
+def test_no_news_is_no_line():
+    assert lines_of(*[("counting", 5, 10)] * 50) == ["counting: 5 of 10"]
+
+
+def test_lines_are_chosen_where_there_is_no_terminal(capsys):
+    with bench_progress(plain_console(stderr=True)) as progress:
+        progress.show("starting", 1, 2, "the [/broker]:bee:")
+    assert capsys.readouterr() == ("", "the [/broker]:bee:: 1 of 2\n")
+
+
+def test_bars_fit_on_80_columns_and_show_their_numbers():
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=80, height=20, markup=False, emoji=False)
+    bars = Bars(console)
+    bars.show("the staircase", 17, 42, "start from latest, lost_acknowledgement + mid_transaction + after_commit")
+    bars.close()
+    paper = Console(file=io.StringIO(), width=80)
+    paper.print(bars._progress.get_renderable())
+    [line] = paper.file.getvalue().splitlines()
+    assert "start from latest" in line
+    assert "17/42" in line
+    assert "0:00:0" in line

@@ -1,0 +1,93 @@
+"""What a child process guarantees: it and all that it started end with its parent, paused or not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from labs.equipment.child_process import ChildProcess, last_lines
+from labs.equipment.eventually import eventually
+
+ROOT = Path(__file__).parents[2]
+# Starts a child of its own, says its process id, and waits.
+FAMILY = "import subprocess, signal; print(subprocess.Popen(['sleep', '600']).pid, flush=True); signal.pause()"
+
+
+@pytest.fixture
+def family(tmp_path):
+    """A process with a child of its own: (the process, the child's id)."""
+    process = ChildProcess([sys.executable, "-c", FAMILY], tmp_path / "log")
+    child = int(eventually(process.output, timeout=30))
+    yield process, child
+    process.kill()
+
+
+def test_kill_ends_what_it_started_too(family):
+    process, child = family
+    process.kill()
+    assert process.exit_code == -signal.SIGKILL
+    assert not psutil.pid_exists(child)
+
+
+def test_a_pause_freezes_all_of_it_and_it_can_be_killed_then(family):
+    process, child = family
+    process.pause()
+    assert process.paused
+    eventually(lambda: psutil.Process(child).status() == psutil.STATUS_STOPPED)
+    process.kill()
+    assert not psutil.pid_exists(child)
+
+
+def test_what_outlives_the_process_is_still_killed(family):
+    process, child = family
+    os.kill(process.pid, signal.SIGKILL)
+    eventually(lambda: process.pid is None)
+    assert process.has_group
+    process.kill()
+    assert not psutil.pid_exists(child)
+
+
+def test_a_paused_family_does_not_outlive_a_parent_that_is_killed(tmp_path):
+    leftovers = tmp_path / "left overs"
+    leftovers.mkdir()
+    program = f"""
+import sys
+from pathlib import Path
+from labs.equipment.child_process import ChildProcess
+from labs.equipment.eventually import eventually
+process = ChildProcess([sys.executable, "-c", {FAMILY!r}], Path({str(tmp_path / "log")!r}), Path({str(leftovers)!r}))
+child = eventually(process.output, timeout=30).strip()
+process.pause()
+print(process.pid, child, flush=True)
+input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        parent.send_signal(signal.SIGKILL)
+    eventually(lambda: not any(map(psutil.pid_exists, pids)))
+    eventually(lambda: not leftovers.exists())
+
+
+def test_output_is_that_of_this_process_and_not_of_the_last(tmp_path):
+    for word in ("first", "second"):
+        process = ChildProcess([sys.executable, "-c", f"print({word!r})"], tmp_path / "log")
+        assert process.wait() == 0
+        assert process.output() == f"{word}\n"
+    assert (tmp_path / "log").read_text() == "first\nsecond\n"
+
+
+def test_last_lines_leave_out_routine_unless_there_is_nothing_else():
+    assert last_lines("12:00 INFO all is well\nWARN no\n\tat some.java") == "  WARN no"
+    assert last_lines("12:00 INFO all is well") == "  12:00 INFO all is well"

@@ -1,0 +1,82 @@
+"""The archive of classes: made by setup, and one that a Java takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from labs.equipment import class_archive, java
+from labs.equipment.class_archive import ARCHIVES, archive_directory, archive_options, make_archives
+from labs.equipment.jars import broker_jars
+from labs.equipment.java import find_java
+
+
+def test_setup_has_made_them_and_java_takes_the_brokers():
+    assert make_archives(), "run: make setup"
+    options = [option for option in archive_options("broker") if option != "-Xshare:auto"]
+    classes = os.pathsep.join(map(str, broker_jars()))
+    command = [find_java().executable, *options, "-Xshare:on", "-XX:+UseSerialGC", "-cp", classes, "-version"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has mapped")
+def test_sparks_java_takes_its_archive_and_not_only_has_one(spark):
+    process = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    mapped = {Path(each.path).name for each in process.memory_maps()}
+    assert "spark.jsa" in mapped, sorted(mapped)
+
+
+def test_javas_that_come_to_the_same_place_are_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(java, "lab_cache", lambda: tmp_path / "cache")
+    places = []
+    for version in ("21.0.8", "25.0.2"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / "java").write_text('#!/bin/sh\n[ "$1" = -version ]\n')  # trimmed: it refuses Spark's option
+        (tmp_path / "bin" / "java").chmod(0o755)
+        (tmp_path / "release").write_text(f'JAVA_VERSION="{version}"\n')
+        home = java._spark_ready_home(tmp_path)
+        assert home != tmp_path
+        places.append((home / "release").read_text())
+    assert len(set(places)) == 2
+
+
+def test_without_an_archive_java_starts_as_always(tmp_path, monkeypatch):
+    monkeypatch.setattr(class_archive, "archive_directory", lambda: tmp_path)
+    assert [archive_options(name) for name in ARCHIVES] == [(), ()]
+
+
+def test_another_java_or_other_jars_have_another_archive(tmp_path, monkeypatch):
+    ours = archive_directory()
+    other = tmp_path / "sums"
+    other.write_text("0123  another.jar\n")
+    monkeypatch.setattr(class_archive, "SUMS", other)
+    assert archive_directory() != ours
+
+
+def test_training_that_fails_leaves_no_archive(tmp_path, monkeypatch):
+    monkeypatch.setattr(class_archive, "archive_directory", lambda: tmp_path / "classes")
+    monkeypatch.setattr(class_archive.sys, "executable", "/bin/false")
+    assert not make_archives()
+    assert {each.name for each in (tmp_path / "classes").iterdir()} <= {class_archive.MADE_FOR, class_archive.BASE}
+
+
+def test_archives_of_what_is_gone_go_when_new_ones_are_made(tmp_path, monkeypatch):
+    lives, gone, older = tmp_path / "lives", tmp_path / "gone", tmp_path / "older"
+    for directory, files in (
+        (lives, [sys.executable]),
+        (gone, ["/no/such/java"]),
+        (older, class_archive._installation()),
+    ):
+        directory.mkdir()
+        (directory / class_archive.MADE_FOR).write_text("\n".join(files))
+    monkeypatch.setattr(class_archive, "archive_directory", lambda: tmp_path / "ours")
+    monkeypatch.setattr(class_archive, "_run", lambda *_, **__: None)
+    make_archives()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["lives", "ours"]
+    assert (tmp_path / "ours" / class_archive.MADE_FOR).read_text().splitlines() == class_archive._installation()

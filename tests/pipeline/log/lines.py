@@ -1,0 +1,150 @@
+"""Log lines with known verdicts, and those of whatever Python runs this: `python -m tests.pipeline.log.lines`."""
+
+import json
+from datetime import UTC, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+from labs.pipeline.log.access_log import parse_line
+from labs.pipeline.log.log_lines import MAX_LINE
+from labs.pipeline.log.log_report import BadLine
+
+COMMON = b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 2326'
+COMBINED = COMMON + b' "http://example.com/" "Mozilla/5.0 (X11)"'
+MILLIS = 971_211_336_000  # 2000-10-10T20:55:36Z
+
+
+def with_client(client: bytes) -> bytes:
+    return COMMON.replace(b"192.0.2.1", client)
+
+
+def with_time(stamp: bytes) -> bytes:
+    return COMMON.replace(b"10/Oct/2000:13:55:36 -0700", stamp)
+
+
+SAME_ACCESS = [
+    COMMON,
+    COMBINED,
+    COMBINED + b"\r\n",
+    COMBINED + b' "198.51.100.7" 0.003',
+    b"\xef\xbb\xbf" + COMMON,
+    b"971211336000,192.0.2.1",
+    b"971211336000,192.0.2.1\r\n",
+    COMMON.replace(b"2326", b"-"),
+    COMMON.replace(b" - - ", b" - jane "),
+    COMMON.replace(b" - - ", b" ident Jane van Dyke "),
+    COMMON.replace(b"GET /a HTTP/1.1", b"-"),
+    COMMON.replace(b"GET /a HTTP/1.1", b""),
+    COMMON.replace(b"/a", rb"/?q=\"x\" 404 1"),
+    COMMON.replace(b"/a", b'/?q="x" HTTP'),
+    COMMON.replace(b"/a", b"/\xff\xfe"),
+    COMBINED.replace(b"Mozilla", b"\xc3\x28 Mo,zilla"),
+]
+TIMES = [
+    (b"10/Oct/2000:20:55:36 +0000", UTC, MILLIS),
+    (b"11/Oct/2000:02:25:36 +0530", UTC, MILLIS),
+    (b"10/Oct/2000:20:55:36", UTC, MILLIS),
+    (b"10/Oct/2000:22:55:36", ZoneInfo("Europe/Berlin"), MILLIS),
+    (b"10/Oct/2000:13:55:36 -0700", ZoneInfo("Europe/Berlin"), MILLIS),
+    (b"10/Oct/2000:15:55:36", timezone(timedelta(hours=-5)), MILLIS),
+    (b"01/Jan/1970:00:00:00 +0000", UTC, 0),
+    (b"29/Feb/2024:00:00:00 +0000", UTC, 1_709_164_800_000),
+    (b"31/Dec/9999:23:59:59 +0000", UTC, 253_402_300_799_000),
+]
+NO_TIMES = [
+    b"30/Feb/2000:13:55:36 -0700",
+    b"10/Okt/2000:13:55:36 -0700",
+    b"10/oct/2000:13:55:36 -0700",
+    b"10/Oct/2000:24:00:00 -0700",
+    b"10/Oct/2000:13:55:60 -0700",
+    b"10/Oct/2000:13:55:36 +2400",
+    b"10/Oct/2000:13:55:36 +0060",
+    b"10/Oct/2000:13:55:36 UTC",
+    b"10/Oct/0000:13:55:36 -0700",
+    b"31/Dec/1969:23:59:59 +0000",
+    b"01/Jan/1970:00:00:00 +0100",
+    b"31/Dec/9999:23:59:59 -0700",
+    b"10/Oct/2000",
+    b"-",
+    b"1\xb2/Oct/2000:13:55:36 -0700",
+]
+CLIENTS = [
+    (b"203.0.113.255", "203.0.113.255"),
+    (b"2001:DB8:0:0::0001", "2001:db8::1"),
+    (b"::ffff:192.0.2.1", "192.0.2.1"),
+    (b"fe80::1%eth0", "fe80::1%eth0"),
+    (b"Host-7.Example.COM", "host-7.example.com"),
+    (b"example.com.", "example.com"),
+    (b"dial_up7.example.com", "dial_up7.example.com"),
+    (b"localhost", "localhost"),
+    (b"1e100.net", "1e100.net"),
+    (b"xn--bcher-kva.example", "xn--bcher-kva.example"),
+]
+NO_CLIENTS = [
+    b"999.1.2.3",
+    b"1.2.3",
+    b"1.2.3.4.5",
+    b"01.2.3.4",
+    b"1234",
+    b"0x7f.0x1",
+    b"1.2.3.4:80",
+    b"2001:db8::1::2",
+    b"12345::",
+    b"[2001:db8::1]",
+    b"fe80::1%a,b",
+    b"192.0.2.1,192.0.2.2",
+    b"-",
+    b"-a.example",
+    b"a-.example",
+    b"a..example",
+    b".example",
+    b"a" * 64 + b".example",
+    b"a." * 127 + b"example",
+    b"unix:",
+    b"192.0.2.\xb2",
+    "１９２.0.2.1".encode(),
+    b"caf\xe9.example",
+    b"192.0.2.1\x00",
+]
+BAD = [
+    (b"", "empty line"),
+    (b"  \t\r\n", "empty line"),
+    (b"hello world", "unknown format"),
+    (b"epoch_millis,ip", "unknown format"),
+    (b"1700000000.5,192.0.2.1", "unknown format"),
+    (COMMON[:-12], "unknown format"),
+    (COMMON + b"\n" + COMMON, "unknown format"),
+    (b"\x7fELF\x02\x01", "not text"),
+    (b"caf\xe9", "not text"),
+    (b"5,", "bad address"),
+    (b"x" * (MAX_LINE + 1), "line too long"),
+    (COMMON + b" " * MAX_LINE, "line too long"),
+]
+HOSTILE = [
+    b"a b" + b" [x" * 20_000,
+    b"a b" + b" [x]" * 15_000,
+    b'a b c [x] "' + b'" 200 ' * 10_000,
+    b'a b c [x] "' + b'"' * 60_000,
+    b"a " * 30_000,
+    b"9" * 60_000 + b",",
+    b"5," + b"a." * 30_000,
+    b"5," + b"-" * 60_000,
+]
+
+
+def verdicts() -> list[list]:
+    """Return what becomes of each line: [time, client], or the reason for which it is refused."""
+    clients = [client for client, _ in CLIENTS] + NO_CLIENTS
+    stamps = [stamp for stamp, _, _ in TIMES] + NO_TIMES
+    lines = SAME_ACCESS + HOSTILE + [line for line, _ in BAD] + [with_time(stamp) for stamp in stamps]
+    return [_verdict(line) for line in lines + [with_client(client) for client in clients]]
+
+
+def _verdict(line: bytes) -> list:
+    try:
+        return list(parse_line(line))
+    except BadLine as bad:
+        return [bad.reason]
+
+
+if __name__ == "__main__":
+    print(json.dumps(verdicts()))

@@ -1,0 +1,53 @@
+"""Why a query failed, in one line, told from what the real Spark makes of it."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from labs.pipeline.query.query_failure import why
+
+
+class OwnError(RuntimeError):
+    """Stands for whatever a sink raises: the pipeline knows none by name."""
+
+
+@pytest.fixture
+def failure(spark, tmp_path):
+    """Run a query with this foreachBatch function until it fails, and return the reason that is told."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    writer = rows.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+
+    def failure(sink) -> str:
+        with pytest.raises(StreamingQueryException) as failed:
+            writer.foreachBatch(sink).start().awaitTermination()
+        return why(failed.value)
+
+    return failure
+
+
+def test_what_a_sink_raises_is_the_reason(failure):
+    def sink(rows, batch_id):
+        try:
+            raise KeyError("the first reason")
+        except KeyError as error:
+            raise OwnError("batch 0 failed: do this\nand more lines") from error
+
+    assert failure(sink) == "batch 0 failed: do this"
+
+
+def test_builtin_exception_keeps_its_name(failure):
+    def sink(rows, batch_id):
+        raise OSError("Caused by: nobody")
+
+    assert failure(sink) == "OSError: Caused by: nobody"
+
+
+def test_what_spark_says_inside_a_sink_is_the_reason(failure):
+    assert failure(lambda rows, batch_id: rows.select("nonsense")).startswith("[UNRESOLVED_COLUMN.WITH_SUGGESTION]")
+
+
+def test_what_no_query_raised_is_told_as_it_is():
+    assert why(OwnError("plain\nwords")) == "plain"
+    assert why(OwnError()) == "OwnError"
+    assert why(None) == "None"

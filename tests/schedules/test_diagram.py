@@ -1,0 +1,66 @@
+"""A schedule as a drawing: every step is there, in words too, and the same schedule is the same bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from labs.schedules.diagram import draw
+from labs.schedules.schedule import HELD, Event, Schedule
+
+EVENTS = (
+    Event("driver 1", "plan", 0, 1),
+    Event("driver 1", "row", 0, 0, 0, "ok"),
+    Event("driver 1", "commit", 0, epoch=0, answer=HELD),
+    Event("driver 1", "crash"),
+    Event("supervisor", "start", 0, whose="driver 2"),
+    Event("driver 2", "read marker", 0, answer="none"),
+    Event("network", "deliver again", 0, epoch=0, answer="ok", request="commit", whose="driver 1", sees=(0,)),
+    Event("network", "lose", 0, epoch=0, request="commit", whose="driver 1"),
+    Event("broker", "time out"),
+    Event("driver 2", "row", 0, 0, 1, "fenced", sees=(0, 0)),
+)
+SCHEDULE = Schedule("a <wrong> sink", EVENTS, "doubled")
+SVG = "{http://www.w3.org/2000/svg}"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    return ElementTree.fromstring(draw(SCHEDULE))
+
+
+def test_text_alternative_is_the_schedule_in_words(drawing):
+    assert drawing.find(f"{SVG}title").text == "a <wrong> sink: doubled"
+    assert drawing.find(f"{SVG}desc").text == str(SCHEDULE)
+    assert drawing.get("role") == "img"
+
+
+def test_every_actor_has_a_lane_and_every_step_a_number(drawing):
+    texts = [text.text for text in drawing.iter(f"{SVG}text")]
+    assert {"driver 1", "driver 2", "Kafka", "a reader sees"} <= set(texts)
+    assert [text for text in texts[:40] if text in map(str, range(1, 11))] >= ["1", "2"]
+    assert {"crashes", "held", "fenced", "starts at batch 0", "aborts: timed out"} <= set(texts)
+
+
+def test_a_record_that_is_seen_twice_stands_out(drawing):
+    colours = [box.get("fill") for box in drawing.iter(f"{SVG}rect")]
+    assert colours.count("#E69F00") == 1
+
+
+def test_nothing_lies_outside_the_page(drawing):
+    width, height = int(drawing.get("width")), int(drawing.get("height"))
+    for each in (*drawing.iter(f"{SVG}text"), *drawing.iter(f"{SVG}rect")):
+        assert 0 <= int(each.get("x", 0)) <= width
+        assert 0 <= int(each.get("y", 0)) <= height
+
+
+def test_same_bytes_in_another_process():
+    code = "import sys; from labs.schedules.diagram import draw; from labs.schedules.schedule import Schedule\n"
+    code += "print(draw(Schedule.from_json(sys.argv[1])), end='')"
+    run = {"cwd": ROOT, "capture_output": True, "text": True, "check": True}
+    assert subprocess.run([sys.executable, "-c", code, SCHEDULE.to_json()], **run).stdout == draw(SCHEDULE)

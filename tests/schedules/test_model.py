@@ -1,0 +1,145 @@
+"""Every interleaving: what the model finds in each stage, that it looks at everything, and that no property sleeps."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import pytest
+
+from labs.schedules.model.checker import Checked, check
+from labs.schedules.model.kafka import Stage
+from labs.schedules.model.stages import SINK, STAGES, TRANSACTION
+from labs.schedules.model.state import Driver, State
+
+# (anomaly, steps of the shortest schedule); None: nothing, in any state within the bounds.
+FOUND = {
+    "at least once": ("doubled", 4),
+    "idempotent producer": ("doubled", 6),
+    "transactions, no marker": ("doubled", 12),
+    "marker read before the epoch": ("doubled", 17),
+    "done batch not drained": ("stuck", 7),
+    "one epoch for all batches": ("torn", 13),
+    "marker without the plan": ("lost", 13),
+    "marker that expires": ("doubled", 17),
+    "the sink": None,
+    "the sink, older checkpoint": None,
+    "an epoch with each commit": None,
+    "two phases": None,
+    "two phases, committed undecided": ("doubled", 10),
+    "two phases, nobody recovers": ("stuck", 6),
+    "two phases, with a timeout": ("lost", 5),
+    "offset first": ("lost", 4),
+    "offset last": ("doubled", 6),
+    "offset last, keyed": None,
+    "offset in the transaction": None,
+    "shared transaction": None,
+    "shared, committed uncounted": ("lost", 5),
+    "shared, rows without numbers": ("doubled", 7),
+}
+# Each takes one thing away from the sink, or puts it in the wrong place.
+MUTANTS = {
+    "no fencing": Stage("", tuple(step for step in SINK if step != "fence")),
+    "no marker": Stage("", TRANSACTION),
+    "marker read first": STAGES["marker read before the epoch"],
+    "one epoch": Stage("", SINK, keeps_epoch=True),
+    "not drained": Stage("", SINK, drains=False),
+    "marker without the plan": STAGES["marker without the plan"],
+    "marker in a transaction of its own, later": Stage(
+        "", ("plan", "fence", "read marker", "rows", "commit", "marker", "commit", "note")
+    ),
+    "marker in a transaction of its own, earlier": Stage(
+        "", ("plan", "fence", "read marker", "marker", "commit", "rows", "commit", "note")
+    ),
+    "noted before it is committed": Stage("", ("plan", "fence", "read marker", "rows", "marker", "note", "commit")),
+}
+
+
+@functools.cache
+def explored(name: str) -> Checked:
+    return check(STAGES[name])
+
+
+def test_every_stage_has_its_verdict_here():
+    assert FOUND.keys() == STAGES.keys()
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_found_in_a_stage(name):
+    found = explored(name)
+    assert found.complete
+    assert (found.anomaly and (found.anomaly, len(found.schedule.events))) == FOUND[name], found.schedule
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutant_of_the_sink_is_caught(mutant):
+    assert check(MUTANTS[mutant]).anomaly
+
+
+def test_every_action_and_every_fault_is_taken_in_the_sink():
+    requests = ("fence", "read marker", "row", "marker", "commit")
+    taken = explored("the sink").taken
+    expected = {("driver", action, "") for action in ("plan", "note", *requests)}
+    expected |= {("network", fate, what) for fate in ("deliver", "deliver again", "lose") for what in requests}
+    expected |= {("supervisor", "start", ""), ("broker", "time out", "")}
+    assert taken.keys() == expected
+    assert ("supervisor", "restore and start", "") in explored("the sink, older checkpoint").taken
+    assert ("broker", "forget the marker", "") in explored("marker that expires").taken
+
+
+def test_sink_refuses_where_the_checkpoint_is_an_older_one():
+    stage = STAGES["the sink, older checkpoint"]
+    seen, waiting = set(), [stage.start()]
+    while waiting:
+        state = waiting.pop()
+        if state not in seen:
+            seen.add(state)
+            waiting += [following for _, following in stage.moves(state)]
+    assert any(state.refused for state in seen)
+
+
+@pytest.mark.parametrize(
+    ("state", "anomaly"),
+    [
+        (State(planned=(2,), log=((0, 0, "committed"), (1, 0, "committed"), (0, 0, "committed"))), "doubled"),
+        (State(planned=(2,), log=((0, 0, "committed"), (1, 0, "aborted")), noted=0), "lost"),
+        (State(planned=(2, 4), log=((2, 1, "committed"), (3, 1, "committed"))), "out of order"),
+        (State(planned=(2,), log=((0, 0, "committed"),)), "torn"),
+        (
+            State(planned=(2,), log=((0, 0, "committed"), (1, 0, "committed")), marker=(0, 2), noted=0, hole=True),
+            "stuck",
+        ),
+        (State(planned=(2,), log=((0, 0, "open"), (1, 0, "open"))), None),
+    ],
+)
+def test_each_property_is_looked_at(state, anomaly):
+    assert STAGES["the sink"].anomaly(state) == anomaly
+
+
+def test_checker_that_forgets_a_property_is_found_out():
+    class Forgetful(Stage):
+        def anomaly(self, state: State) -> str | None:
+            found = super().anomaly(state)
+            return None if found == "torn" else found
+
+    assert check(Forgetful("", SINK, keeps_epoch=True), limit=20_000).anomaly != FOUND["one epoch for all batches"][0]
+
+
+def test_bounds_can_grow():
+    three = dataclasses.replace(STAGES["at least once"], batches=3, rows=1)
+    assert check(three).anomaly == "doubled"
+
+
+def test_limit_is_said():
+    found = check(STAGES["the sink"], limit=500)
+    assert (found.anomaly, found.complete) == (None, False)
+    assert 500 < found.states < 600
+
+
+def test_driver_alone_on_a_quiet_network_publishes_everything():
+    stage = dataclasses.replace(STAGES["the sink"], luck=(), drivers=1)
+    state = stage.start()
+    while moves := list(stage.moves(state)):
+        [(_, state)] = moves
+    assert stage.visible(state) == (0, 1, 2, 3)
+    assert state.drivers == (Driver(batch=2, epoch=1, fresh=False),)

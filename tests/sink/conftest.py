@@ -1,0 +1,82 @@
+"""What the tests of the exactly-once sink share: queries to run through it, and what they must publish."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.results import read_results, read_to_end
+from labs.faults.fault import FaultPoints
+from labs.pipeline.query import ip_count
+from tests.conftest import RECORDS_PER_BATCH
+
+
+@pytest.fixture
+def points():
+    """The fault points of the test's sinks."""
+    return FaultPoints()
+
+
+@pytest.fixture
+def sink_for(broker, topic, points):
+    """Make a sink of the given class for a topic (default: a fresh one) and of the topic's name."""
+
+    def sink_for(kind=ExactlyOnceKafkaSink, to=None, **options):
+        to = to or topic()
+        return kind(f"sink-of-{to}", to, bootstrap_servers=broker.bootstrap_servers, points=points, **options)
+
+    return sink_for
+
+
+@pytest.fixture
+def run(spark, broker, classroom_log, tmp_path):
+    """Run the IP count through a sink until the source's end, from the test's checkpoint."""
+
+    def run(sink, checkpoint=tmp_path / "checkpoint", **trigger):
+        records = ip_count.read_source(
+            spark, broker.bootstrap_servers, classroom_log.topic, records_per_batch=RECORDS_PER_BATCH
+        )
+        query = ip_count.start_query(ip_count.count_ips(records), sink, checkpoint, **trigger)
+        query.awaitTermination()
+        return query
+
+    run.checkpoint = tmp_path / "checkpoint"
+    return run
+
+
+@pytest.fixture
+def audited(broker, classroom_log):
+    return lambda sink: audit(classroom_log.expected, read_results(broker.bootstrap_servers, sink.topic))
+
+
+@pytest.fixture(scope="session")
+def numbers(broker) -> str:
+    """Return a source topic with the numbers from 0 to 29."""
+    topic = create_topic(broker.bootstrap_servers, "numbers", partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(30):
+        producer.produce(topic, str(number))
+    assert producer.flush(30) == 0
+    return topic
+
+
+class Copying:
+    """Copies the numbers through a sink, ten in a batch, from a checkpoint; and looks at what is there."""
+
+    def __init__(self, spark, servers, source, checkpoint):
+        self._spark, self.servers, self._source, self.checkpoint = spark, servers, source, checkpoint
+
+    def __call__(self, sink, records_per_batch=10):
+        records = ip_count.read_source(self._spark, self.servers, self._source, records_per_batch=records_per_batch)
+        ip_count.start_query(records.selectExpr("value"), sink, self.checkpoint).awaitTermination()
+
+    def published(self, sink) -> list[int]:
+        return sorted(int(m.value()) for m in read_to_end(self.servers, sink.topic, "read_committed"))
+
+
+@pytest.fixture
+def copy(spark, broker, numbers, tmp_path):
+    return Copying(spark, broker.bootstrap_servers, numbers, tmp_path / "copy")

@@ -1,0 +1,68 @@
+"""`python -m exactly_once_kafka`: what an operator is told about a marker, and what he can set."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from exactly_once_kafka.batch import ADOPTED, Marker
+from exactly_once_kafka.command import main
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.patience import Patience
+
+
+@pytest.fixture
+def sink(broker, capsys):
+    """Run `sink ACTION NAME` on a name of its own; return the exit code, the output and the errors."""
+    name = f"of-{uuid.uuid4().hex}"
+
+    def sink(action, *more, servers=broker.bootstrap_servers):
+        code = main([action, name, "--bootstrap-servers", servers, *more])
+        return code, *capsys.readouterr()
+
+    sink.store = MarkerStore(name, f"{name}-marker", broker.bootstrap_servers, {})
+    return sink
+
+
+def test_marker_is_set_and_shown(sink):
+    code, shown, _ = sink("show")
+    assert (code, "no marker" in shown) == (0, True)
+    code, shown, _ = sink("adopt", "--batch", "41", "--query-id", "a-query")
+    assert (code, shown.splitlines()[-1]) == (0, "now: batch 41 of query a-query was committed last")
+    assert "batch 41 of query a-query" in sink("show")[1]
+    assert sink.store.read(Patience(30)) == Marker(41, "a-query", ADOPTED)
+
+
+def test_query_and_plan_are_taken_from_the_checkpoint(sink, tmp_path):
+    (tmp_path / "metadata").write_text('{"id":"from-the-checkpoint"}')
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":5,"batchTimestampMs":99}\n{"t":{"0":7}}')
+    shown = sink("adopt", "--batch", "3", "--checkpoint", str(tmp_path))[1]
+    assert "of query from-the-checkpoint" in shown
+    assert shown.rstrip().endswith('{"offsets":[{"t":{"0":7}}],"watermark_ms":5}')
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ((), "--batch N"),
+        (("--batch", "-1"), "--batch N"),
+        (("--batch", "1"), "--checkpoint DIR or --query-id ID"),
+        (("--batch", "1", "--query-id", "q", "--option", "foo"), "KEY=VALUE"),
+    ],
+)
+def test_what_adopt_lacks_is_said(sink, more, message):
+    code, _, error = sink("adopt", *more)
+    assert (code, error.count("\n")) == (1, 1)
+    assert message in error
+
+
+def test_topic_that_would_forget_the_marker_gets_none(sink, topic):
+    code, _, error = sink("adopt", "--batch", "1", "--query-id", "q", "--marker-topic", topic())
+    assert (code, "would forget the marker" in error) == (1, True), error
+
+
+def test_kafka_that_does_not_answer_is_said(sink):
+    code, _, error = sink("show", servers="127.0.0.1:1")
+    assert (code, "no Kafka answers at 127.0.0.1:1" in error) == (1, True), error

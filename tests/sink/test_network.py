@@ -1,0 +1,218 @@
+"""The exactly-once sink while the broker dies and its answers come late, never, or at the wrong time."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.audit import audit
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.readers.results import read_results
+from labs.evidence.readers.watcher import Watcher
+from labs.faults.fault import Fault, FaultPoints
+from labs.faults.proxy import Request, proxied_broker
+from labs.faults.supervisor import Supervisor
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.log.replay import close_windows, replay
+from labs.pipeline.query import ip_count
+from tests.sink.mutants import MarkerBeforeEpoch, OneProducer
+
+RECORDS_PER_BATCH = 80
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass
+class At:
+    """Do something when a batch comes to a point."""
+
+    point: str
+    batch: int
+    strike: Any
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    """A broker of our own, to be killed, behind a proxy; and its source topic."""
+    with proxied_broker() as (broker, proxy):
+        servers, accesses = broker.bootstrap_servers, list(classroom(windows=8, clients=8))
+        create_topic(servers, "classroom", 1)
+        close_windows(replay(accesses, servers, "classroom").last_time_ms, servers, "classroom")
+        yield broker, proxy, count_by_window(accesses)
+
+
+@pytest.fixture
+def run(spark, kafka, request):
+    """Run the query through what strikes it, with a new sink at each restart; audit it, watched all along."""
+    broker, _, expected = kafka
+    servers, topic, checkpoint = broker.bootstrap_servers, f"sink-{hash(request.node.name):x}", tempfile.mkdtemp()
+    create_topic(servers, topic, 1)
+
+    def start(sink=ExactlyOnceKafkaSink, **options):
+        records = ip_count.read_source(spark, servers, "classroom", records_per_batch=RECORDS_PER_BATCH)
+        run.sink = sink(topic, topic, bootstrap_servers=servers, points=run.points, **options)
+        return ip_count.start_query(ip_count.count_ips(records), run.sink, checkpoint)
+
+    def run(*strikes, sink=ExactlyOnceKafkaSink, restarts=4, **options):
+        watcher = Watcher(servers, topic)
+
+        def attempt(number):
+            start(sink, **options).awaitTermination()
+
+        with run.points.armed(*strikes) as struck:
+            run.attempts = Supervisor(attempt, restarts=restarts, delay=0.2, report=lambda _: None).run()
+        assert len(struck) == len(strikes)
+        return audit(expected, read_results(servers, topic), second_reader=watcher.stop())
+
+    run.topic, run.points, run.start = topic, FaultPoints(), start
+    return run
+
+
+@pytest.mark.parametrize("point", ["mid_transaction", "before_commit", "after_commit"])
+def test_sigkill_of_the_broker_around_the_commit(run, kafka, point):
+    broker = kafka[0]
+
+    def kill_and_restart():
+        broker.kill()
+        broker.start()
+
+    verdict = run(At(point, 5, kill_and_restart))
+    assert verdict.valid, verdict
+
+
+def test_sigkill_of_the_broker_during_the_commit(run, kafka):
+    broker, proxy, _ = kafka
+
+    def kill_when_the_commit_is_carried_out():
+        lost = proxy.drop_next_response(Request.END_TXN)
+
+        def kill():
+            lost.wait()
+            broker.kill()
+            broker.start()
+
+        threading.Thread(target=kill, daemon=True).start()
+
+    verdict = run(At("before_commit", 5, kill_when_the_commit_is_carried_out))
+    assert verdict.valid, verdict
+
+
+def test_commit_acknowledged_late(run, kafka):
+    verdict = run(At("before_commit", 5, lambda: kafka[1].delay_next_response(Request.END_TXN, 1.0)))
+    assert verdict.valid, verdict
+
+
+def test_commit_whose_acknowledgement_is_lost(run, kafka):
+    verdict = run(At("before_commit", 5, lambda: kafka[1].drop_next_response(Request.END_TXN)))
+    assert verdict.valid, verdict
+
+
+def test_connection_cut_in_the_middle_of_a_transaction(run, kafka):
+    verdict = run(At("mid_transaction", 5, kafka[1].cut))
+    assert verdict.valid, verdict
+
+
+@pytest.mark.parametrize("point", ["mid_transaction", "before_commit"])
+def test_stopped_query_ends_soon_though_kafka_is_frozen(run, kafka, spark, point):
+    broker, frozen = kafka[0], threading.Event()
+
+    def freeze():
+        broker.pause()
+        frozen.set()
+
+    with run.points.armed(At(point, 4, freeze)):
+        query = run.start()
+        try:
+            assert frozen.wait(100)
+            began = time.monotonic()
+            query.stop()
+            took = time.monotonic() - began
+        finally:
+            broker.resume()
+    assert took < 10  # 1 or 2 on a quiet machine; the transaction's timeout, 60, if nobody looks
+    verdict = run()
+    assert verdict.valid, verdict
+
+
+def test_outage_between_two_batches_fails_none(run, kafka):
+    broker = kafka[0]
+
+    def outlast_the_preparation():
+        eventually(lambda: not run.sink._pending.promising, timeout=60)
+        broker.start()
+
+    outage = At("after_commit", 4, broker.kill), At("before_checkpoint", 4, outlast_the_preparation)
+    verdict = run(*outage, transaction_timeout_ms=4000)
+    assert verdict.valid, verdict
+    assert len(run.attempts) == 1
+
+
+def late_end_txn(kafka, topic):
+    """Hold back the commit of batch 5 (the client retries it), and deliver it in the middle of batch 6."""
+    held = []
+
+    def hold():
+        held.append(kafka[1].hold_next_request(Request.END_TXN, transactional_id=topic))
+
+    return At("before_commit", 5, hold), At("mid_transaction", 6, lambda: held[0].deliver())
+
+
+def test_commit_that_arrives_in_the_middle_of_the_next_batch_does_no_harm(run, kafka):
+    verdict = run(*late_end_txn(kafka, run.topic))
+    assert verdict.valid, verdict
+    assert len(run.attempts) == 1
+
+
+def test_commit_that_arrives_in_the_middle_of_a_batch_that_crashes_does_no_harm(run, kafka):
+    verdict = run(*late_end_txn(kafka, run.topic), Fault("before_commit", 6))
+    assert verdict.valid, verdict
+
+
+def test_mutant_with_one_producer_is_torn_by_a_late_commit(run, kafka):
+    verdict = run(*late_end_txn(kafka, run.topic), Fault("before_commit", 6), sink=OneProducer)
+    # The rows of batch 6 were in Kafka, without its marker, when the commit came: they became visible, and so did
+    # their repetition.
+    assert (verdict.lost, verdict.duplicated) == (0, 8), verdict
+
+
+def publish_batch_five_behind_its_back(kafka, run):
+    """Return a function that is another driver of the same query: it publishes batch 5 and is gone."""
+    (broker, _, expected), topic = kafka, run.topic
+    sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=broker.bootstrap_servers)
+
+    def publish():
+        before = sink._store.read(Patience(30))
+        assert before.batch_id == 4
+        window = max(result.window_start for result in read_results(broker.bootstrap_servers, topic)) + 5000
+        producer = PendingProducer(sink._settings).take(Patience(30))
+        producer.begin_transaction()
+        for (start, ip), count in expected.items():
+            if start == window:
+                producer.produce(topic, json.dumps({"window_start": start, "ip": ip, "count": count}), ip)
+        marker = replace(before, batch_id=5, plan=run.sink._query.plan(5))
+        sink._store.send(marker, producer, Patience(30))
+        producer.commit_transaction(30)
+
+    return publish
+
+
+def test_batch_that_another_driver_commits_meanwhile_is_not_published_again(run, kafka):
+    verdict = run(At("before_write", 5, publish_batch_five_behind_its_back(kafka, run)))
+    assert verdict.valid, verdict
+    assert "fenced" in str(run.attempts[0].error)
+
+
+def test_mutant_that_reads_the_marker_before_its_epoch_publishes_it_again(run, kafka):
+    publish = publish_batch_five_behind_its_back(kafka, run)
+    verdict = run(At("before_epoch", 5, publish), sink=MarkerBeforeEpoch)
+    assert verdict.duplicated == 8, verdict

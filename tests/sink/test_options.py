@@ -1,0 +1,55 @@
+"""The options of a sink: what would break the protocol is refused when the sink is made, before any Kafka is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from exactly_once_kafka.options import connection_settings, producer_settings
+
+SETTINGS = "sink", "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ({"transactional_id": "mine"}, "it is the sink's name"),
+        ({"metadata_broker_list": "127.0.0.1:2"}, "pass bootstrap_servers"),
+        ({"delivery_report_only_error": False}, "takes every report for a failure"),
+        ({"on_delivery": print}, "the sink listens itself"),
+        ({"error_cb": print}, "the sink listens itself"),
+        ({"default_topic_config": {"acks": 0}}, "options of their own"),
+        ({"test_mock_num_brokers": 1}, "no Kafka at all"),
+        ({"acks": 0}, "`acks` must be set to `all`"),
+        ({"request_required_acks": 1}, "`acks` must be set to `all`"),
+        ({"max_in_flight": 6}, "must be set <= 5"),
+        ({"retries": 0}, "must be set >= 1"),
+        ({"queuing_strategy": "lifo"}, "must be set to `fifo`"),
+        ({"message_timeout_ms": 100_000}, "must be set <= `transaction.timeout.ms`"),
+        ({"transaction_timeout_ms": "a minute"}, "could not convert"),
+        ({"oauth_cb": "a token"}, "must be a function"),
+        ({"no_such_option": 1}, "No such configuration property"),
+        ({"sasl_jaas_config": "x"}, "Java client; here use sasl_username"),
+    ],
+)
+def test_option_that_would_break_the_protocol_is_refused(option, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        producer_settings(*SETTINGS, option)
+
+
+@pytest.mark.parametrize("option", [{"acks": "all"}, {"enable_gapless_guarantee": True}, {"compression_type": "lz4"}])
+def test_option_that_does_no_harm_is_passed_on(option):
+    settings = producer_settings(*SETTINGS, option)
+    [(key, value)] = option.items()
+    assert settings[key.replace("_", ".")] == value
+
+
+def test_timeout_of_an_hour_does_not_overflow_the_wait_for_an_answer():
+    assert producer_settings(*SETTINGS, {"transaction_timeout_ms": 3_600_000})["socket.timeout.ms"] == 300_000
+
+
+def test_what_lets_a_producer_in_lets_the_markers_reader_in():
+    options = {"https_ca_location": "probe", "enable_ssl_certificate_verification": True, "sasl_mechanism": "PLAIN"}
+    options |= {"enable_sasl_oauthbearer_unsecure_jwt": True, "client_id": "me"}
+    options |= {"oauth_cb": lambda _: ("token", 0.0), "linger_ms": 1}
+    let_in = connection_settings(producer_settings(*SETTINGS, options))
+    assert let_in.keys() == {"oauth_cb", *(key.replace("_", ".") for key in options)} - {"oauth.cb", "linger.ms"}

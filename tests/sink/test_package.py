@@ -1,0 +1,155 @@
+"""The sink as a library: its public face, what importing and installing it brings, and its example, killed."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import exactly_once_kafka
+from labs.equipment.eventually import eventually
+from labs.equipment.java import find_java
+from labs.evidence.readers.results import read_to_end
+
+ROOT = Path(__file__).parents[2]
+UV = Path(sys.executable).with_name("uv")
+NEEDED = ("pyspark", "py4j", "pyarrow", "confluent-kafka")
+
+
+def test_exported_names():
+    assert exactly_once_kafka.__all__ == [
+        "FAULT_POINTS",
+        "Batch",
+        "BatchFailed",
+        "BatchSink",
+        "ExactlyOnceKafkaSink",
+        "Marker",
+        "SinkRefused",
+    ]
+    assert all(hasattr(exactly_once_kafka, name) for name in exactly_once_kafka.__all__)
+
+
+def test_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="has no attribute 'Sink'"):
+        exactly_once_kafka.Sink  # noqa: B018
+
+
+def test_fault_points_cost_no_pyspark():
+    code = "import sys, exactly_once_kafka.points; print('pyspark' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    loaded = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == ["False"]
+
+
+def test_constructor():
+    parameters = inspect.signature(exactly_once_kafka.ExactlyOnceKafkaSink).parameters.values()
+    by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    assert by_position == ["name", "topic"]
+    assert required == ["name", "bootstrap_servers"]
+    assert {"marker_topic", "batch_headers", "options"} <= {p.name for p in parameters}
+
+
+def test_version_is_the_packages_and_the_changelogs():
+    current = exactly_once_kafka.__version__
+    assert f'version = "{current}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"## [{current}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_importing_it_loads_nothing_that_it_does_not_need():
+    foreign = {"labs", "pandas", "kafka", "matplotlib", "IPython", "sqlalchemy", "rich", "psutil", "urllib.request"}
+    code = f"import sys, exactly_once_kafka; print(*({foreign!r} & set(sys.modules)))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    loaded = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
+
+
+@pytest.fixture(scope="module")
+def empty_environment(tmp_path_factory) -> Path:
+    """Return the Python of a new environment in which nothing but the library was installed."""
+    directory = tmp_path_factory.mktemp("environment")
+    shutil.copytree(ROOT, directory / "source", ignore=shutil.ignore_patterns(".*", "notebooks", "tests", "*.egg-info"))
+    python = directory / "venv" / "bin" / "python"
+    run = {"check": True, "capture_output": True, "text": True}
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, directory / "venv"], **run)
+    # The versions that this environment has, because their wheels are at hand: pyspark's takes a minute to build.
+    versions = directory / "versions"
+    versions.write_text("".join(f"{name}=={version(name)}\n" for name in NEEDED))
+    install = [UV, "pip", "install", "--quiet", "--python", python, "--constraint", versions, directory / "source"]
+    subprocess.run(install, **run)
+    return python
+
+
+def test_installing_it_brings_only_what_it_needs(empty_environment):
+    listed = subprocess.run(
+        [UV, "pip", "freeze", "--python", empty_environment], check=True, capture_output=True, text=True
+    )
+    installed = {re.split("==| @ ", line)[0] for line in listed.stdout.splitlines()}
+    assert installed == {"exactly-once-kafka", *NEEDED}
+
+
+class Example:
+    """The README's example as a script in the empty environment, to be killed."""
+
+    def __init__(self, python: Path, directory: Path, servers: str, topic: str):
+        [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+        assert "127.0.0.1:9092" in code
+        (directory / "example.py").write_text(code.replace("127.0.0.1:9092", servers).replace('"orders"', f'"{topic}"'))
+        self._python, self._directory = python, directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environment |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._python, "example.py"],
+                cwd=self._directory,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        if self._process:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(30)
+            self._process = None
+
+    def runs(self) -> bool:
+        log = (self._directory / "log").read_text()[-2000:]
+        assert self._process
+        assert self._process.poll() is None, log
+        return True
+
+
+@pytest.mark.timeout(900)
+def test_readmes_example_killed_and_started_again_publishes_each_number_once(
+    empty_environment, broker, topic, tmp_path
+):
+    results = topic()
+    example = Example(empty_environment, tmp_path, broker.bootstrap_servers, results)
+
+    def numbers() -> list[int]:
+        return [int(m.value()) for m in read_to_end(broker.bootstrap_servers, results, "read_committed")]
+
+    try:
+        example.start()
+        eventually(lambda: example.runs() and len(numbers()) >= 3, timeout=300)
+        example.kill()
+        before = len(numbers())
+        example.start()
+        eventually(lambda: example.runs() and len(numbers()) >= before + 3, timeout=300)
+    finally:
+        example.kill()
+    published = numbers()
+    assert sorted(published) == list(range(len(published)))

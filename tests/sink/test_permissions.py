@@ -1,0 +1,148 @@
+"""The sink on a Kafka that lets in whom it knows, and lets them do what they were granted: what is missing is said."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from pyspark.errors import StreamingQueryException
+
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.pipeline.query.query_failure import why
+from tests.sink.test_tokens import Provider, unsigned
+
+ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one-machine.md has it
+    "write": (ResourceType.TOPIC, "results", AclOperation.WRITE),
+    "marker": (ResourceType.TOPIC, "{user}-marker", AclOperation.ALL),
+    "group": (ResourceType.GROUP, "{user}", AclOperation.READ),
+    "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", AclOperation.WRITE),
+}
+LACKS = {user: user.removeprefix("without-") for user in ("without-write", "without-marker", "without-transaction")}
+USERS = [*LACKS, "sink", "oidc"]
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+UNSIGNED = f"{OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+SETTINGS = {
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.client.plain.sasl.jaas.config": f'{PLAIN} required username="broker" password="b" user_broker="b" '
+    + " ".join(f'user_{user}="p"' for user in USERS)
+    + ";",
+    "listener.name.client.oauthbearer.sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
+    "listener.name.client.oauthbearer.sasl.server.callback.handler.class": UNSIGNED,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:broker;User:ANONYMOUS",
+}
+TIMEOUT = 60  # seconds, of a transaction; what is not allowed must be said long before
+
+
+@dataclass(frozen=True)
+class Guarded:
+    servers: str
+
+    def sink(self, user: str = "sink", password: str = "p", **options) -> ExactlyOnceKafkaSink:
+        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+        login |= {"sasl_username": user, "sasl_password": password}
+        return ExactlyOnceKafkaSink(user, "results", bootstrap_servers=self.servers, **(options or login))
+
+    def token_options(self) -> dict[str, str]:
+        return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """Yield a broker that asks who one is and what one may do, with an empty topic `results`."""
+    with Broker(settings=SETTINGS) as broker:
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        login |= {"sasl.username": "broker", "sasl.password": "b"}
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login})
+        for made in admin.create_topics([NewTopic("results", 1, 1)]).values():
+            made.result(30)
+        grants = [_grant(user, *ALLOWED[what]) for user in USERS for what in ALLOWED if what != LACKS.get(user)]
+        for granted in admin.create_acls(grants).values():
+            granted.result(30)
+        yield Guarded(broker.bootstrap_servers)
+
+
+def _grant(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    name = name.format(user=user)
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    return AclBinding(kind, name, literal, f"User:{user}", "*", operation, allow)
+
+
+@pytest.fixture
+def publish(spark, tmp_path) -> Callable[[ExactlyOnceKafkaSink, int], None]:
+    """Send batches of ten numbers through a sink."""
+
+    def publish(sink: ExactlyOnceKafkaSink, batches: int = 1) -> None:
+        numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        rows = numbers.selectExpr("CAST(value AS STRING) AS value")
+        query = rows.writeStream.option("checkpointLocation", str(tmp_path / uuid.uuid4().hex)).foreachBatch(sink)
+        query = query.start()
+        try:
+            while not query.awaitTermination(0.1):
+                if query.lastProgress and query.lastProgress.batchId >= batches - 1:
+                    return
+        finally:
+            query.stop()
+
+    return publish
+
+
+@pytest.mark.parametrize(
+    ("user", "complaint"),
+    [
+        ("without-write", "not allowed to WRITE to topic 'results'"),
+        ("without-marker", "not allowed to READ and WRITE topic 'without-marker-marker'"),
+        ("without-transaction", "not allowed to WRITE to transactional id 'without-transaction'"),
+    ],
+)
+def test_what_is_not_allowed_is_said_at_once(publish, guarded, user, complaint):
+    started = time.monotonic()
+    with pytest.raises(StreamingQueryException) as failed:
+        publish(guarded.sink(user))
+    assert complaint in why(failed.value)
+    assert time.monotonic() - started < TIMEOUT / 2
+
+
+def test_timeout_above_the_brokers_maximum_names_its_setting(publish, guarded):
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    login |= {"sasl_username": "sink", "sasl_password": "p", "transaction_timeout_ms": 3_600_000}
+    with pytest.raises(StreamingQueryException) as failed:
+        publish(guarded.sink(**login))
+    assert "transaction_timeout_ms is 3600000" in why(failed.value)
+    assert "transaction.max.timeout.ms" in why(failed.value)
+
+
+def test_one_token_of_the_users_own_function_does_for_many_batches(publish, guarded):
+    asked = []
+
+    def token(config: str) -> tuple[str, float]:
+        asked.append(config)
+        return unsigned("sink", 3600), time.time() + 3600
+
+    publish(guarded.sink(oauth_cb=token, **guarded.token_options()), batches=4)
+    assert len(asked) == 1
+
+
+def test_one_token_of_an_identity_provider_does_for_many_batches(publish, guarded):
+    with Provider(subject="oidc") as provider:
+        oidc = {"method": "oidc", "client_id": "me", "client_secret": "s", "token_endpoint_url": provider.url}
+        options = {f"sasl_oauthbearer_{key}": value for key, value in oidc.items()}
+        publish(guarded.sink("oidc", **options, **guarded.token_options()), batches=4)
+    assert len(provider.asked) == 1

@@ -1,0 +1,65 @@
+"""A producer that got no epoch is gone: one that lived on would get its epoch later, and fence its successor."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.producer import PendingProducer
+from labs.equipment.eventually import eventually
+from labs.equipment.ports import free_ports
+
+
+def producers() -> list[Producer]:
+    return [each for each in gc.get_objects() if isinstance(each, Producer)]
+
+
+class Newcomers:
+    """The producers that came since; those of other tests are kept, so that none takes another's place."""
+
+    def __init__(self):
+        self._others = producers()
+
+    def all_gone(self) -> bool:
+        known = {id(each) for each in self._others}
+        return not [each for each in producers() if id(each) not in known]
+
+
+@pytest.fixture
+def nobody(request):
+    """The settings of a producer whose Kafka is down."""
+    [port] = free_ports(1)
+    return producer_settings("sink", f"127.0.0.1:{port}", {"transaction_timeout_ms": request.param})
+
+
+@pytest.fixture
+def no_collection():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("nobody", [1000], indirect=True)
+def test_preparation_that_failed_leaves_no_producer_behind(nobody, no_collection):
+    newcomers, pending = Newcomers(), PendingProducer(nobody)
+    eventually(lambda: not pending.promising, timeout=60)
+    eventually(newcomers.all_gone, timeout=30)
+
+
+@pytest.mark.parametrize("nobody", [60_000], indirect=True)
+def test_preparation_that_nobody_waits_for_any_longer_leaves_none_either(nobody, no_collection):
+    newcomers, pending = Newcomers(), PendingProducer(nobody)
+    with pytest.raises(TimeoutError, match=r"no epoch was granted within 0\.2 s"):
+        pending.take(Patience(0.2))
+    eventually(newcomers.all_gone, timeout=30)
+
+
+@pytest.mark.parametrize("nobody", [1000], indirect=True)
+def test_failure_is_raised_to_who_waits(nobody):
+    with pytest.raises(KafkaException):
+        PendingProducer(nobody).take(Patience(30))

@@ -1,0 +1,229 @@
+"""What does not fit is refused, and what can be told for sure goes on: checkpoints, markers and topics that vanish."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
+
+from exactly_once_kafka.command import main
+from exactly_once_kafka.patience import Patience
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import create_topic
+from labs.evidence.checkpoint.checkpoint import read_checkpoint
+from labs.faults.fault import Fault
+from tests.pipeline.sink_runs import roll_back
+from tests.sink.mutants import NoPlan
+
+ALL = list(range(30))
+
+
+@pytest.fixture
+def admin(broker):
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+
+def crash(copy, sink, point, batch, **more):
+    with sink.points.armed(Fault(point, batch)), pytest.raises(StreamingQueryException, match="crashed on purpose"):
+        copy(sink, **more)
+
+
+def refused(match):
+    return pytest.raises(StreamingQueryException, match=f"(?s)refuses batch.*{match}")
+
+
+def delete_marker_topic(admin, sink):
+    admin.delete_topics([f"{sink.name}-marker"])[f"{sink.name}-marker"].result(10)
+    eventually(lambda: f"{sink.name}-marker" not in admin.list_topics(timeout=5).topics)
+
+
+def lose(copy, *entries):
+    """Delete the entries from the checkpoint, as an older copy of it lacks them."""
+    for entry in entries:
+        file = copy.checkpoint / entry
+        file.unlink()
+        file.with_name(f".{file.name}.crc").unlink()
+
+
+def lose_batch_one(copy, sink, how):
+    """Have batch 1 committed, and then lost from the checkpoint."""
+    if how == "a copy from before batch 1 is restored":
+        crash(copy, sink, "before_write", 2)
+        lose(copy, "offsets/2", "commits/1", "offsets/1")
+    else:
+        crash(copy, sink, "after_commit", 1)
+        (copy.checkpoint / "offsets" / "1").write_bytes(b"")
+        lose(copy, "offsets/1")  # by an operator, since Spark does not start with an empty one
+
+
+@pytest.mark.parametrize("how", ["a copy from before batch 1 is restored", "a power cut empties offsets/1"])
+def test_checkpoint_that_lost_a_batch_is_refused_where_another_is_planned_instead(copy, sink_for, how):
+    sink = sink_for()
+    lose_batch_one(copy, sink, how)
+    with refused(r"another batch 1 was committed.*\{\"0\":20\}.*\{\"0\":25\}"):
+        copy(sink_for(to=sink.topic), records_per_batch=15)
+    assert copy.published(sink) == ALL[:20]
+
+
+def test_checkpoint_that_lost_its_last_batch_goes_on_where_the_same_is_planned_again(copy, sink_for):
+    sink = sink_for()
+    lose_batch_one(copy, sink, "a power cut empties offsets/1")
+    copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL
+
+
+def test_mutant_that_knows_a_batch_by_its_number_alone_loses_rows(copy, sink_for):
+    sink = sink_for(NoPlan)
+    lose_batch_one(copy, sink, "a power cut empties offsets/1")
+    copy(sink_for(NoPlan, to=sink.topic), records_per_batch=15)
+    assert len(copy.published(sink)) < len(ALL)
+
+
+def test_batch_without_a_query_is_refused(copy, sink_for):
+    """As with PYSPARK_PIN_THREAD=false, or in a thread of one's own: Spark's local properties do not arrive."""
+    sink = sink_for()
+    with ThreadPoolExecutor() as another, refused("PYSPARK_PIN_THREAD"):
+        copy(lambda rows, batch_id: another.submit(sink, rows, batch_id).result())
+    assert copy.published(sink) == []
+
+
+def test_deleted_checkpoint_is_refused(copy, sink_for):
+    sink = sink_for()
+    copy(sink)
+    shutil.rmtree(copy.checkpoint)
+    with refused("batch 2 was committed by another query"):
+        copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL
+
+
+def test_checkpoint_rolled_back_two_batches_is_refused(copy, sink_for):
+    sink = sink_for()
+    copy(sink)
+    roll_back(copy.checkpoint, batches=2)
+    with refused("the last batch committed is 2"):
+        copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("batch", [0, 1])
+def test_deleted_marker_topic_is_refused(copy, sink_for, admin, batch, again):
+    sink = sink_for()
+    crash(copy, sink, "after_commit", batch)
+    delete_marker_topic(admin, sink)
+    if again:
+        create_topic(copy.servers, f"{sink.name}-marker", 1, cleanup_policy="compact")
+    with refused("no marker" if batch else "is another one of that name"):
+        copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL[: 10 * batch + 10]
+
+
+def test_crash_before_anything_was_committed_goes_on(copy, sink_for):
+    sink = sink_for()
+    crash(copy, sink, "before_commit", 0)
+    copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL
+
+
+def test_topic_that_would_forget_the_marker_is_refused(copy, sink_for):
+    sink = sink_for(marker_topic=create_topic(copy.servers, "forgetful", 1))
+    with refused("cleanup.policy=delete"):
+        copy(sink)
+    assert copy.published(sink) == []
+
+
+def set_old_marker(admin, sink, batch, query):
+    """Commit the offset that versions before 1.0 had for their marker."""
+    partition = TopicPartition(sink.topic, 0, batch, metadata=query)
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(sink.name, [partition])])[sink.name].result(10)
+
+
+def test_old_marker_of_the_batch_before_goes_on_and_may_then_expire(copy, sink_for, admin):
+    sink = sink_for()
+    crash(copy, sink, "before_write", 1)
+    delete_marker_topic(admin, sink)
+    set_old_marker(admin, sink, 0, read_checkpoint(copy.checkpoint).query_id)
+    crash(copy, upgraded := sink_for(to=sink.topic), "after_commit", 1)
+    admin.delete_consumer_groups([sink.name])[sink.name].result(10)
+    copy(upgraded)
+    assert copy.published(sink) == ALL
+
+
+def test_old_marker_of_the_same_batch_is_refused_until_an_operator_decides(copy, sink_for, admin, broker):
+    sink = sink_for()
+    crash(copy, sink, "after_commit", 1)
+    delete_marker_topic(admin, sink)
+    set_old_marker(admin, sink, 1, read_checkpoint(copy.checkpoint).query_id)
+    with refused("older version of this sink.*adopt"):
+        copy(sink_for(to=sink.topic))
+    servers = ["--bootstrap-servers", broker.bootstrap_servers]
+    assert main(["adopt", sink.name, "--batch", "1", "--checkpoint", str(copy.checkpoint), *servers]) == 0
+    copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL
+
+
+def test_adopted_batch_counts_as_done_without_its_plan(copy, sink_for, admin, broker):
+    sink = sink_for()
+    crash(copy, sink, "after_commit", 1)
+    delete_marker_topic(admin, sink)
+    query = ["--query-id", read_checkpoint(copy.checkpoint).query_id]
+    servers = ["--bootstrap-servers", broker.bootstrap_servers]
+    assert main(["adopt", sink.name, "--batch", "1", *query, *servers]) == 0
+    copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL
+
+
+def test_second_query_of_the_same_name_is_refused_and_the_first_goes_on(copy, sink_for, spark, tmp_path):
+    sink, refusals = sink_for(), []
+
+    class Intrude:
+        point, batch = "before_write", 1
+
+        def strike(self):
+            with pytest.raises(StreamingQueryException) as refusal:
+                type(copy)(spark, copy.servers, copy._source, tmp_path / "another")(sink_for(to=sink.topic))
+            refusals.append(str(refusal.value))
+
+    with sink.points.armed(Intrude()):
+        copy(sink)
+    assert "another query" in refusals[0]
+    assert copy.published(sink) == ALL
+
+
+def test_zombie_that_finds_its_batch_done_does_not_fence_the_living(copy, sink_for, spark):
+    zombie = sink_for()
+    crash(copy, zombie, "before_checkpoint", 0)
+    zombie._pending.take(Patience(30))
+    living = sink_for(to=zombie.topic)
+
+    class WakesUp:
+        point, batch = "before_write", 1
+
+        def strike(self):
+            zombie(spark.range(1).selectExpr("string(id) as value"), 0)
+            zombie._pending.take(Patience(30))
+
+    with living.points.armed(WakesUp()):
+        copy(living)
+    assert copy.published(living) == ALL
+
+
+def test_reader_of_a_shared_marker_topic_waits_for_what_others_have_open(copy, sink_for):
+    shared = create_topic(copy.servers, "shared-markers", 1, cleanup_policy="compact")
+    one, two = sink_for(marker_topic=shared), sink_for(marker_topic=shared)
+    crash(copy, one, "after_commit", 0)
+    marker = one._store.read(Patience(30))
+    one._store._forget()
+    producer = two._new_epoch().take(Patience(30))
+    producer.begin_transaction()
+    two._store.send(marker, producer, Patience(30))
+    with pytest.raises(TimeoutError, match="still open"):
+        one._store.read(Patience(0.5))
+    assert one._store.read(Patience(0.5), undecided=True) == marker  # committed before that was begun
+    producer.abort_transaction(10)
+    assert one._store.read(Patience(30)) == marker
+    assert two._store.read(Patience(30)) is None

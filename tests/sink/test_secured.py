@@ -1,0 +1,124 @@
+"""The sink on a Kafka with TLS and passwords: its options reach the producer and the marker's reader alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trustme
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from pyspark.errors import StreamingQueryException
+
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.faults.fault import Fault, FaultPoints
+from labs.pipeline.query.query_failure import why
+
+USERS = 'required username="broker" password="b" user_broker="b" user_sink="open sesame";'
+SETTINGS = {
+    "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.client.plain.sasl.jaas.config": f"org.apache.kafka.common.security.plain.PlainLoginModule {USERS}",
+}
+LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "sink"}
+ROWS = 40  # per batch, and two batches
+
+
+@dataclass(frozen=True)
+class Secured:
+    servers: str
+    ca: Path  # the certificate that the broker's is signed with
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What a sink is told, less the password."""
+        return LOGIN | {"bootstrap_servers": self.servers, "ssl_ca_location": str(self.ca)}
+
+    def client_settings(self) -> dict[str, str]:
+        options = self.options | {"sasl_password": "open sesame"}
+        return {key.replace("_", "."): value for key, value in options.items()}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    """Yield a broker that speaks TLS and wants a password, with an empty topic `results`."""
+    directory = tmp_path_factory.mktemp("certificates")
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(directory / "ca.pem")
+    issued = ca.issue_cert("127.0.0.1")
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # all that Kafka can read
+    (directory / "broker.pem").write_bytes(pkcs8 + b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    stores = {"ssl.keystore.location": directory / "broker.pem", "ssl.truststore.location": directory / "ca.pem"}
+    with Broker(settings=SETTINGS | {name: str(file) for name, file in stores.items()}) as broker:
+        kafka = Secured(broker.bootstrap_servers, directory / "ca.pem")
+        admin = AdminClient(kafka.client_settings())
+        [made] = admin.create_topics([NewTopic("results", 1, 1)]).values()
+        made.result(30)
+        yield kafka
+
+
+def copy_numbers(spark, checkpoint, sink):
+    """Send the numbers of two batches through the sink, which fails or is done with both."""
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load()
+    rows = numbers.selectExpr("CAST(value AS STRING) AS value").where(f"value < {2 * ROWS}")
+    query = rows.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(sink).start()
+    try:
+        while not query.awaitTermination(0.1):
+            if query.lastProgress and query.lastProgress.batchId >= 2:
+                return
+    finally:
+        query.stop()
+
+
+def read_committed(secured):
+    settings = {"group.id": "reader", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    consumer = Consumer(secured.client_settings() | settings)
+    consumer.subscribe(["results"])
+    numbers = []
+    while len(numbers) < 2 * ROWS:
+        [message] = consumer.consume(1, timeout=20) or [None]
+        assert message is not None, f"only {len(numbers)} came"
+        numbers.append(int(message.value()))
+    assert not consumer.consume(1, timeout=1)
+    consumer.close()
+    return sorted(numbers)
+
+
+@pytest.mark.timeout(120)
+def test_sink_with_tls_and_a_password_publishes_once_across_a_crash(spark, secured, tmp_path):
+    sink = ExactlyOnceKafkaSink(
+        "secured", "results", sasl_password="open sesame", points=FaultPoints(), **secured.options
+    )
+    with sink.points.armed(Fault("after_commit", 1)), pytest.raises(StreamingQueryException):
+        copy_numbers(spark, tmp_path, sink)
+    copy_numbers(spark, tmp_path, sink)
+    assert read_committed(secured) == list(range(2 * ROWS))
+
+
+@pytest.mark.timeout(120)
+def test_wrong_password_is_a_clear_message(spark, secured, tmp_path):
+    wrong = {"sasl_password": "open barley", "transaction_timeout_ms": 5_000}
+    assert "uthentication" in complaint(
+        spark, tmp_path, ExactlyOnceKafkaSink("intruder", "results", **secured.options, **wrong)
+    )
+
+
+@pytest.mark.timeout(120)
+def test_certificate_of_nobody_known_is_a_clear_message(spark, secured, tmp_path):
+    trustme.CA().cert_pem.write_to_path(tmp_path / "another.pem")
+    options = secured.options | {"ssl_ca_location": str(tmp_path / "another.pem"), "transaction_timeout_ms": 5_000}
+    sink = ExactlyOnceKafkaSink("stranger", "results", sasl_password="open sesame", **options)
+    assert "certificate" in complaint(spark, tmp_path / "checkpoint", sink)
+
+
+def complaint(spark, checkpoint, sink):
+    with pytest.raises(StreamingQueryException) as failed:
+        copy_numbers(spark, checkpoint, sink)
+    return why(failed.value)

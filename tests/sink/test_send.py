@@ -1,0 +1,152 @@
+"""Rows on their way from Spark to Kafka: bytes as Spark's own writer sends them, and nobody else held up."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from exactly_once_kafka.arrow_rows import arrow_batches
+from exactly_once_kafka.cause import true_cause
+from exactly_once_kafka.errors import FENCED, BatchFailed
+from exactly_once_kafka.kafka_rows import check_columns
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.send import send_rows
+from labs.equipment.eventually import eventually
+from labs.evidence.readers.results import read_to_end
+
+HEADERS = "array<struct<key: string, value: binary>>"
+
+
+@pytest.fixture
+def in_transaction(broker):
+    """Make a producer in an open transaction: `in_transaction(id)`."""
+
+    def in_transaction(transactional_id: str | None = None, **options) -> Producer:
+        settings = producer_settings(transactional_id or uuid.uuid4().hex, broker.bootstrap_servers, options)
+        producer = Producer(settings)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        return producer
+
+    return in_transaction
+
+
+def records(broker, topic):
+    return list(read_to_end(broker.bootstrap_servers, topic, "read_committed"))
+
+
+def test_another_job_of_the_application_goes_on_while_kafka_is_frozen(spark, broker, topic, in_transaction):
+    results, producer = topic(), in_transaction(queue_buffering_max_messages=1000)
+    rows = spark.range(200_000, numPartitions=2).selectExpr("repeat(string(id % 10), 200) AS value")
+    sending = threading.Thread(target=send_rows, args=(rows, producer, results, Patience(60), (), broker.pause))
+    job = threading.Thread(target=lambda: spark.range(1000).count())
+    sending.start()
+    try:
+        eventually(lambda: len(producer) >= 1000, timeout=60)  # its queue is full: the sink waits for Kafka
+        job.start()
+        job.join(60)
+        held_up = job.is_alive()
+    finally:
+        broker.resume()
+    sending.join(60)
+    assert not held_up
+    producer.commit_transaction(30)
+    assert len(records(broker, results)) == 200_000
+
+
+def test_rows_above_the_memory_bound_go_through_a_file_and_none_is_missing(spark):
+    batches = arrow_batches(spark.range(200_000, numPartitions=4), in_memory=100_000)
+    first = next(batches)
+    eventually(lambda: not any(t.name == "rows-from-spark" for t in threading.enumerate()), timeout=60)
+    ids = first.column(0).to_pylist() + [n for batch in batches for n in batch.column(0).to_pylist()]
+    assert sorted(ids) == list(range(200_000))
+
+
+def test_query_that_fails_says_why_and_leaves_no_thread(spark):
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        list(arrow_batches(spark.range(10).selectExpr("1 / (id - 5) AS value")))
+    assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
+
+
+def test_strings_that_are_not_utf8_are_written_as_sparks_writer_writes_them(spark, broker, topic, in_transaction):
+    ours, sparks, producer = topic(), topic(), in_transaction()
+    rows = spark.sql("SELECT CAST(X'ff41' AS STRING) AS value, CAST(X'fe' AS STRING) AS key")
+    send_rows(rows, producer, ours, Patience(30))
+    producer.commit_transaction(30)
+    rows.write.format("kafka").options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": sparks}).save()
+    [ours], [sparks] = records(broker, ours), records(broker, sparks)
+    assert (ours.key(), ours.value()) == (sparks.key(), sparks.value()) == (b"\xfe", b"\xffA")
+
+
+def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark):
+    settings = spark.sparkContext._jsc.sc().conf()  # read anew for each stage
+    settings.set("spark.driver.maxResultSize", "1m")
+    try:
+        with pytest.raises(BatchFailed, match=r"larger than .* spark\.driver\.maxResultSize \(1g"):
+            list(arrow_batches(spark.range(300_000, numPartitions=2)))
+    finally:
+        settings.remove("spark.driver.maxResultSize")
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        (("v", [(None, b"1")], "t"), "a header's key is null"),
+        (("v", [None], "t"), "'headers': an element is null"),
+        (("v", [], None), "column 'topic' is null"),
+    ],
+)
+def test_null_where_kafka_knows_none_fails_the_batch_and_names_the_column(spark, in_transaction, row, complaint):
+    rows = spark.createDataFrame([row], f"value string, headers {HEADERS}, topic string")
+    with pytest.raises(ValueError, match=complaint):
+        send_rows(rows, in_transaction(), None, Patience(30))
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ("map('k', 'v') AS headers", r"'headers' must be array<struct<key:string,value:binary>>, and is map"),
+        ("array(struct('k' AS name, X'00' AS value)) AS headers", "and is array<struct<name:string,value:binary>>"),
+        ("array(struct('k' AS key, 'v' AS value)) AS headers", "and is array<struct<key:string,value:string>>"),
+        ("id AS partition", "'partition' must be int, and is bigint: cast it"),
+        ("'0' AS partition", "'partition' must be int, and is string"),
+        ("id AS topic", "'topic' must be string, and is bigint"),
+        ("id AS key", "'key' must be string or binary, and is bigint"),
+    ],
+)
+def test_column_of_a_type_that_sparks_writer_refuses_is_refused_by_name(spark, columns, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        check_columns(
+            spark.range(1).selectExpr("'v' AS value", "'t' AS topic", columns).toDF(*_last_wins(columns)), None
+        )
+
+
+def _last_wins(columns: str) -> list[str]:
+    name = columns.rpartition(" ")[2]
+    return ["value", "topic" if name != "topic" else "other", name]
+
+
+@pytest.mark.parametrize(("rows", "late"), [(1, False), (30_000, False), (30_000, True)])
+def test_fenced_in_the_middle_of_a_batch_is_said_to_be_fenced(spark, topic, in_transaction, rows, late):
+    name, results = uuid.uuid4().hex, topic()
+    producer, newer, patience = in_transaction(name), [], Patience(30)
+
+    def fence():
+        newer.append(in_transaction(name))
+
+    values = spark.range(rows).selectExpr("string(id) AS value")
+
+    def publish():
+        with true_cause(producer, results):
+            send_rows(values, producer, results, patience, (), fence if late else None)
+            producer.commit_transaction(30)  # whichever of the two hears of it
+
+    if not late:
+        fence()
+    with pytest.raises(KafkaException) as failed:
+        publish()
+    assert failed.value.args[0].code() in FENCED

@@ -1,0 +1,103 @@
+"""Login tokens are kept until shortly before they expire, whoever asks, and fetched again in time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from exactly_once_kafka.tokens import KeptToken, with_kept_tokens
+
+OIDC = {
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "me",
+    "sasl.oauthbearer.client.secret": "open: sesame",
+    "sasl.oauthbearer.scope": "kafka",
+    "sasl.oauthbearer.extensions": "logicalCluster=one",
+}
+
+
+def encoded(part: dict) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+
+def unsigned(subject: str, seconds: float) -> str:
+    """Return a token that nobody signed: a broker takes it that is told to."""
+    now = time.time()
+    claims = {"sub": subject, "iat": now, "exp": now + seconds}
+    return f"{encoded({'alg': 'none'})}.{encoded(claims)}."
+
+
+class Provider:
+    """Stands in for an identity provider over HTTP, and counts what it is asked."""
+
+    def __init__(self, seconds: float = 3600, subject: str = "sink"):
+        self.asked: list[tuple[str | None, str]] = []
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                provider.asked.append((self.headers["Authorization"], form))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps({"access_token": unsigned(subject, seconds)}).encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/token"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_many_clients_at_once_share_one_token():
+    asked = []
+    token = KeptToken(lambda config: asked.append(config) or ("t", time.time() + 3600))
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: token("")[0], range(50))) == {"t"}
+    assert len(asked) == 1
+
+
+def test_a_token_is_asked_for_again_when_a_fifth_of_its_life_is_left():
+    lives = iter([1000.0, -1.0, 1000.0])  # the second expires before it can be used
+    token = KeptToken(lambda _: ("t", time.time() + next(lives)))
+    assert token("")[1] - time.time() > 990
+    token._good_until = time.time()  # 800 of 1000 seconds later
+    token("")
+    assert token("")[1] - time.time() > 990
+
+
+def test_a_client_with_a_secret_is_given_a_token_once():
+    with Provider() as provider:
+        settings = with_kept_tokens(OIDC | {"sasl.oauthbearer.token.endpoint.url": provider.url})
+        token, expires, principal, extensions = [settings["oauth_cb"]("") for _ in range(3)][-1]
+        assert provider.asked == [
+            ("Basic " + base64.b64encode(b"me:open%3A%20sesame").decode(), "grant_type=client_credentials&scope=kafka")
+        ]
+    assert token.count(".") == 2
+    assert 3500 < expires - time.time() <= 3600
+    assert (principal, extensions) == ("sink", {"logicalCluster": "one"})
+    assert not [key for key in settings if "oauthbearer" in key]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, {"metadata.authentication.type": "azure_imds"}],
+)
+def test_other_ways_to_a_token_are_left_to_the_client_library(other):
+    settings = OIDC | {"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1"}
+    settings |= {f"sasl.oauthbearer.{key}": value for key, value in other.items()}
+    assert with_kept_tokens(settings) == settings

@@ -1,0 +1,109 @@
+"""The pages and lessons lead somewhere: links, anchors and named files exist, and words are spelt as in a dictionary.
+
+Links that leave the repository are not followed: the tests use no network.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/*.md")])
+LESSONS = sorted(path for path in ROOT.glob("notebooks/**/*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+SOURCES = [ROOT / name for name in ("labs", "exactly_once_kafka", "tests", "Makefile", "docker-compose.yml", ".github")]
+
+# Words that are right here, and that the checker would correct.
+OUR_WORDS = {"caf": "hexadecimal digits of an address in a log line"}
+# Files that a text tells the reader to make.
+MADE_LATER = {"tests/sunk"}
+
+_FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)[^)]*\)|(?:href|src)=[\"']([^\"']+)[\"']")
+_PATH = re.compile(r"(?<![\w./~-])((?:labs|exactly_once_kafka|notebooks|docs|tests)/[\w./-]*\w)(?![\w*{}])")
+
+
+def text_of(path: Path) -> str:
+    """Return a page's text; of a lesson its cells, without what they printed."""
+    if path.suffix != ".ipynb":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells)
+
+
+def prose_of(path: Path) -> str:
+    if path.suffix != ".ipynb":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def anchors(prose: str) -> set[str]:
+    """Return the anchors that a forge gives a page's headings."""
+    found: set[str] = set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", prose))
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", _FENCE.sub("", prose), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
+        found.add(
+            slug if slug not in found else next(f"{slug}-{n}" for n in range(1, 99) if f"{slug}-{n}" not in found)
+        )
+    return found
+
+
+def dead_links(page: Path, prose: str) -> Iterator[str]:
+    """Yield what a page links to in this repository and is not there."""
+    for target in filter(None, (first or second for first, second in _LINK.findall(_FENCE.sub("", prose)))):
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        path, _, anchor = unquote(target).partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.is_relative_to(ROOT) or not file.exists():
+            yield f"{page.name} -> {target}: no such file"
+        elif anchor and anchor not in anchors(prose if file == page else prose_of(file)):
+            yield f"{page.name} -> {target}: no such heading"
+
+
+def absent_files(name: str, text: str) -> Iterator[str]:
+    """Yield the files of this repository that a text names and that are not there."""
+    yield from (
+        f"{name}: {path}" for path in _PATH.findall(text) if not (ROOT / path).exists() and path not in MADE_LATER
+    )
+
+
+def misspelt(paths: list[Path | str]) -> str:
+    options = ["--skip", "*.pyc,*.sha256,*.json", "--ignore-words-list", ",".join(OUR_WORDS)]
+    check = [sys.executable, "-m", "codespell_lib", *options, *map(str, paths)]
+    ran = subprocess.run(check, capture_output=True, text=True)
+    return ran.stdout + ran.stderr
+
+
+def test_links_lead_somewhere():
+    assert [each for page in (*PAGES, *LESSONS) for each in dead_links(page, prose_of(page))] == []
+
+
+@pytest.mark.parametrize("link", ["[x](docs/attic.md)", "[x](#attic)", "[x](CONTRIBUTING.md#attic)", '<a href="../x">'])
+def test_dead_link_is_found(link):
+    assert (
+        len(list(dead_links(ROOT / "README.md", f"# Here\n\n{link} and [y](#here) and [z](https://x.example/#y)"))) == 1
+    )
+
+
+def test_files_that_are_named_are_there():
+    texts = {page.name: text_of(page) for page in (*PAGES, *LESSONS)}
+    assert [each for name, text in texts.items() for each in absent_files(name, text)] == []
+    assert list(absent_files("x", "see `labs/attic.py`, `labs/lesson.py` and /usr/labs/x")) == ["x: labs/attic.py"]
+
+
+def test_spelling(tmp_path):
+    for path in LESSONS:  # without their pictures
+        tmp_path.joinpath(f"{path.stem}.md").write_text(text_of(path))
+    assert misspelt([*PAGES, *SOURCES, tmp_path]) == ""
+    wrong = tmp_path / "wrong.md"
+    wrong.write_text(f"Exactly once, {'t'}eh end.")
+    assert "==> the" in misspelt([wrong])

@@ -1,0 +1,206 @@
+"""The walls of the house: what each room may know, what stays pure, empty and short. Nothing is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.walls import beyond, missing_names, modules_known, wrong_way
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(path for top in ("labs", "exactly_once_kafka") for path in ROOT.glob(f"{top}/**/*.py"))
+NOTEBOOKS = sorted(path for path in ROOT.glob("notebooks/**/*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+TESTS = sorted(set(ROOT.glob("tests/**/*.py")) - {Path(__file__)})
+STANDARD_LIBRARY = frozenset(sys.stdlib_module_names)
+# What is to load in an instant, anywhere: the auditor, and what it needs to know of the log.
+PURE = (
+    "labs.evidence.auditor",
+    "labs.pipeline.records",
+    "labs.pipeline.log.access_log",
+    "labs.pipeline.log.fields",
+    "labs.pipeline.log.log_lines",
+    "labs.pipeline.log.log_report",
+)
+
+# Known breaches of a wall. The list may only become shorter: an entry that is no longer needed fails the test.
+WRONG_WAYS = {
+    "labs.evidence.plots.chaos_plot knows labs.runs.chaos_report": "what it draws is a run's report",
+    "labs.faults.job knows labs.__main__": "a job is `python -m labs run` in a process of its own",
+}
+BESIDE_THE_FACE = {
+    "01_count_ips_at_least_once.ipynb: labs.pipeline.query": "it shows the source of the module `ip_count`",
+    "10_what_exactly_once_costs.ipynb: labs.benchmarks": "it measures with what `labs bench latency` measures with",
+    "10_what_exactly_once_costs.ipynb: labs.evidence.plots": "the plots of no other lesson",
+}
+SLEEPS: dict[str, str] = {}
+
+# Ratchets: what the worst cell has today. Lower them when a lesson becomes shorter; never raise them.
+LONGEST_CODE, CODE_GOAL, CODE_CELLS_ABOVE_GOAL = 23, 12, 24
+LONGEST_PROSE, PROSE_GOAL, PROSE_CELLS_ABOVE_GOAL = 169, 60, 92
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name of a source: labs/faults/job.py -> labs.faults.job."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def without_line(finding: str) -> str:
+    return re.sub(r":\d+ \(\w+\)| \(\w+\)$", "", finding)
+
+
+def cells(notebook: Path, kind: str) -> list[str]:
+    found = json.loads(notebook.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
+
+
+def python_of(cell: str) -> str:
+    """Return a cell's Python: what Jupyter takes for itself, `%env` and `!ls`, is made a comment."""
+    return re.sub(r"^(\s*)[%!]", r"\1pass  # ", cell, flags=re.MULTILINE)
+
+
+def test_a_room_knows_only_rooms_before_it():
+    found = {without_line(each) for path in SOURCES for each in wrong_way(module_of(path), path.read_text())}
+    assert found - WRONG_WAYS.keys() == set(), "a room may know only rooms before it; CONTRIBUTING.md draws them"
+    assert WRONG_WAYS.keys() - found == set(), "mended: take it off the list"
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("labs.evidence.readers.results", "from labs.faults.job import JobProcess"),
+        ("labs.faults.job", "from labs.evidence.auditor.audit import audit"),
+        ("labs.faults.job", "def late():\n    import labs.runs.chaos"),
+        ("labs.faults.job", "load('labs.commands.run')"),
+        ("labs.faults.job", "load(f'labs.benchmarks.{name}')"),
+        ("labs.faults.job", "run([sys.executable, '-m', 'labs', 'run'])"),
+        ("labs.exercises.check", "load('labs.commands.check:run')"),
+        ("labs.equipment.broker", "PROGRAM = '''\nimport sys\nfrom labs.pipeline.log import replay\n'''"),
+        ("labs.equipment.broker", "from labs import lesson"),
+        ("exactly_once_kafka.sink", "from labs.equipment.broker import Broker"),
+        ("labs.runs.chaos", "from labs.exercises.checker.check import check"),
+        ("labs.runs.chaos", "from labs.attic import old"),
+    ],
+)
+def test_a_way_through_a_wall_is_found(module, source):
+    assert list(wrong_way(module, source))
+
+
+def test_relative_imports_are_refused_since_the_walls_do_not_see_through_them():
+    with pytest.raises(ValueError, match="relative import"):
+        list(modules_known("from ..faults import job"))
+
+
+def test_ways_down_and_docstrings_are_no_breach():
+    source = '"""labs.commands.run runs this."""\nfrom labs.pipeline.log import replay\nimport json'
+    assert not list(wrong_way("labs.runs.chaos", source))
+
+
+def impurities() -> Iterator[str]:
+    for path in (path for path in SOURCES if module_of(path).startswith(PURE)):
+        yield from (f"{module_of(path)}, {each}" for each in beyond(path.read_text(), STANDARD_LIBRARY, PURE))
+
+
+def test_auditor_and_records_need_only_the_standard_library():
+    assert list(impurities()) == []
+
+
+def test_a_module_that_is_not_pure_is_found():
+    source = """
+import json
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    import numpy
+def late():
+    import pandas
+"""
+    assert [each.split()[-1] for each in beyond(source, STANDARD_LIBRARY, ())] == ["pandas"]
+
+
+def statements(path: Path) -> list[str]:
+    """Return the statements of a module less its docstring."""
+    tree = ast.parse(path.read_text())
+    return [ast.unparse(node) for node in tree.body[ast.get_docstring(tree) is not None :]]
+
+
+def test_a_room_loads_nothing_until_one_of_its_modules_is_asked_for():
+    doors = [path for path in SOURCES if path.name == "__init__.py" and path.parts[len(ROOT.parts)] == "labs"]
+    assert len(doors) > 10
+    assert {str(path.relative_to(ROOT)): statements(path) for path in doors if statements(path)} == {}
+
+
+def test_the_face_of_the_lessons_has_what_they_use_and_nothing_else():
+    used: set[str] = set()
+    for path in NOTEBOOKS:
+        for node in (each for cell in cells(path, "code") for each in ast.walk(ast.parse(python_of(cell)))):
+            if isinstance(node, ast.ImportFrom) and node.module == "labs.lesson":
+                used |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "lesson":
+                used.add(node.attr)
+    tree = ast.parse(ROOT.joinpath("labs", "lesson.py").read_text())
+    imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert used - imported == set(), "a lesson imports what labs/lesson.py does not have"
+    assert imported - used - {"annotations"} == set(), "no lesson uses it"
+
+
+def test_lessons_import_from_the_lab_through_its_face_only():
+    found = set()
+    for path in NOTEBOOKS:
+        for cell in cells(path, "code"):
+            known = {module for _, module in modules_known(python_of(cell)) if module.startswith("labs")}
+            found |= {f"{path.name}: {module}" for module in known - {"labs.lesson"}}
+    assert found - BESIDE_THE_FACE.keys() == set(), "a lesson imports from labs.lesson only"
+    assert BESIDE_THE_FACE.keys() - found == set(), "mended: take it off the list"
+
+
+def test_cells_are_no_longer_than_they_were():
+    code = [len(cell.splitlines()) for path in NOTEBOOKS for cell in cells(path, "code")]
+    prose = [len(cell.split()) for path in NOTEBOOKS for cell in cells(path, "markdown")]
+    above = {
+        "longest code cell, lines": (max(code), LONGEST_CODE),
+        f"code cells above {CODE_GOAL} lines": (sum(n > CODE_GOAL for n in code), CODE_CELLS_ABOVE_GOAL),
+        "longest prose cell, words": (max(prose), LONGEST_PROSE),
+        f"prose cells above {PROSE_GOAL} words": (sum(n > PROSE_GOAL for n in prose), PROSE_CELLS_ABOVE_GOAL),
+    }
+    assert {what: numbers for what, numbers in above.items() if numbers[0] > numbers[1]} == {}
+
+
+def test_what_is_imported_is_there():
+    """Also in programs that tests keep in strings, in lessons and in the pages' examples."""
+    sources = {str(path.relative_to(ROOT)): path.read_text() for path in [*SOURCES, *TESTS]}
+    sources |= {path.name: "\n".join(map(python_of, cells(path, "code"))) for path in NOTEBOOKS}
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
+        sources[page.name] = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+    found = {name: list(missing_names(source, ROOT)) for name, source in sources.items()}
+    assert {name: missing for name, missing in found.items() if missing} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from labs.equipment import create_topic",
+        "from labs.pipeline.attic import old",
+        "import labs.attic",
+        "import json\nAPP = 'import sys; from labs.equipment import spark_session; spark_session()'",
+    ],
+)
+def test_what_is_not_there_is_found(source):
+    assert list(missing_names(source, ROOT))
+
+
+def sleeps(name: str, source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "sleep":
+            yield f"{name}: {ast.unparse(node)}"
+
+
+def test_nothing_waits_by_sleeping():
+    found = {each for path in TESTS for each in sleeps(path.name, path.read_text())}
+    found |= {each for path in NOTEBOOKS for cell in cells(path, "code") for each in sleeps(path.name, python_of(cell))}
+    assert found == SLEEPS.keys(), "wait with eventually(condition), or give the reason in SLEEPS"
+    assert list(sleeps("x", "import time\ntime.sleep(1)\nawait_sleep(2)")) == ["x: time.sleep(1)"]
