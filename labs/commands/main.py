@@ -11,6 +11,8 @@ import sys
 # Commands say themselves what there is to say; py4j would log a Ctrl-C, and what fails after it, with all stacks.
 NO_LOG = logging.NullHandler()
 
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
+
 # In the order of --help: command -> what it does.
 COMMANDS = {
     "demo": "count a log, then climb the staircase: crash, restart, audit, plot",
@@ -51,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         return module.run(arguments)
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the reader of our output has left
         return 1

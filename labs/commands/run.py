@@ -7,6 +7,11 @@ import json
 import os
 import signal
 import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
 
 EXAMPLES = """examples:
   python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint
@@ -62,17 +67,31 @@ def run(arguments: argparse.Namespace) -> int:
             query = ip_count.start_query(
                 ip_count.count_ips(records), _telling(_sink(arguments, points)), checkpoint, **trigger
             )
-            try:
-                query.awaitTermination()
-            except KeyboardInterrupt:
-                query.stop()  # or it would go on
-                raise
+            _await(query)
         except (PySparkException, Py4JJavaError) as error:
             from labs.evidence.checkpoint.checkpoint import damage  # here, because it costs as much as a JVM's start
 
             torn = damage(checkpoint)
             raise RuntimeError(f"the checkpoint is damaged: {torn}" if torn else why(error)) from error
     return 0
+
+
+def _await(query: StreamingQuery) -> None:
+    """Wait for the query's end; at Ctrl-C stop it and raise KeyboardInterrupt.
+
+    Python must not be interrupted in the middle of a question to the JVM: py4j closes that connection then, and at
+    times the next one too.
+    """
+    interrupted = threading.Event()
+    handler = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        while not query.awaitTermination(0.2) and not interrupted.is_set():
+            pass
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if interrupted.is_set():
+        query.stop()
+        raise KeyboardInterrupt
 
 
 def _sink(arguments: argparse.Namespace, points):
