@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   python -m labs model                                     every stage, within its bounds
   python -m labs model --stage "one epoch for all batches" --show
   python -m labs model --stage "the sink" --batches 3
+  python -m labs model --replay --times 10                 each counterexample on a real Kafka, ten times over
 
 The exit code is 0 if every stage could be explored, whatever was found in it. Stages that should be right are
 explored to the end: no state of theirs, within the bounds, has an anomaly.
@@ -30,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=_whole, metavar="N", help="give up after so many states")
     parser.add_argument("--show", action="store_true", help="print the shortest schedule of each anomaly")
     parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the schedule of the one stage")
+    parser.add_argument("--replay", action="store_true", help="carry each schedule out on a real Kafka, and audit it")
+    parser.add_argument("--times", type=_whole, default=1, metavar="N", help="so many times each (default: 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object per stage")
 
 
@@ -37,6 +40,39 @@ def _whole(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namespace) -> int:
+    """Carry out what was found in the stages that write to Kafka by themselves; 1 if Kafka disagrees with the model."""
+    from labs.commands.progress import bench_progress, plain_console
+    from labs.schedules.model.checker import check
+    from labs.schedules.model.kafka import Stage
+    from labs.schedules.model.stages import STAGES
+    from labs.schedules.replay.player import bench
+    from labs.schedules.replay.replay import replay
+
+    chosen: list[Any] = [STAGES[name] for name in names]
+    stages = [dataclasses.replace(stage, **bounds) for stage in chosen]
+    found = [(stage, check(stage, arguments.limit).schedule) for stage in stages if isinstance(stage, Stage)]
+    counterexamples = [(stage, schedule) for stage, schedule in found if schedule.anomaly]
+    if not counterexamples:
+        raise ValueError("nothing was found that could be carried out on Kafka")
+    disagreed = 0
+    print(f"\n{'on the real Kafka':<31} {'the model':<13} {'the auditor':<24} {'agreed':>10}")
+    with bench_progress(plain_console(stderr=True)) as progress, bench() as kafka:
+        for stage, schedule in counterexamples:
+            differences: list[list[str]] = []
+            for n in range(arguments.times):
+                progress.show(f"{stage.name}, replayed", n, arguments.times)
+                replayed = replay(schedule, stage, kafka)
+                differences.append(replayed.differences)
+            said = ", ".join(f"{times} {a.name.lower()}" for a, times in replayed.audit.counts.items()) or "valid"
+            agreed = sum(not lines for lines in differences)
+            print(f"{stage.name:<31} {schedule.anomaly:<13} {said:<24} {agreed:>4} of {arguments.times}")
+            for line in next((lines for lines in differences if lines), ()):
+                print(f"  {line}")
+            disagreed += arguments.times - agreed
+    return 1 if disagreed else 0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,6 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
             if not found.anomaly:
                 raise ValueError(f"{name}: nothing was found, so there is nothing to draw")
             arguments.draw.write_text(draw(schedule))
+    if arguments.replay:
+        return _replay(names, bounds, arguments)
     if not arguments.json:
         unit = 1 if sys.platform == "darwin" else 1024
         print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6:,.0f} MB of memory")

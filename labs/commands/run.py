@@ -85,7 +85,7 @@ def _await(query: StreamingQuery) -> None:
     interrupted = threading.Event()
     handler = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
-        while not query.awaitTermination(0.2) and not interrupted.is_set():
+        while not query.awaitTermination(1) and not interrupted.is_set():
             pass
     finally:
         signal.signal(signal.SIGINT, handler)

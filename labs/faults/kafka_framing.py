@@ -72,6 +72,7 @@ TRANSACTIONAL = {
     Request.END_TXN: 3,
     Request.TXN_OFFSET_COMMIT: 3,
 }
+TOPIC_IDS = 13  # from this version on, a produce request and its answer name topics by their ids
 # Requests whose response is the throttle time, the error code, and more.
 ERROR_CODE_FIRST = (Request.INIT_PRODUCER_ID, Request.ADD_OFFSETS_TO_TXN, Request.END_TXN)
 
@@ -97,14 +98,31 @@ class Answer:
 
     @property
     def error_code(self) -> int | None:
-        """Kafka's error code (0 is success), or None where the answer does not begin with one."""
+        """Kafka's error code (0 is success), of a produce request its first partition's; None of other kinds."""
+        fields = _Fields(self.frame, at=LENGTH + 4)
+        if self.request.kind is Request.PRODUCE:
+            return self._of_the_first_partition(fields)
         if self.request.kind not in ERROR_CODE_FIRST:
             return None
-        fields = _Fields(self.frame, at=LENGTH + 4)
         if self.request.version >= TRANSACTIONAL[self.request.kind]:
             fields.skip_tagged_fields()
         fields.int32()  # throttle time
         return fields.int16()
+
+    def _of_the_first_partition(self, fields: _Fields) -> int | None:
+        if not TRANSACTIONAL[Request.PRODUCE] <= self.request.version < TOPIC_IDS:
+            return None
+        fields.skip_tagged_fields()
+        fields.varint()  # how many topics
+        fields.compact_text()
+        fields.varint()  # how many partitions
+        fields.int32()  # which one
+        return fields.int16()
+
+    @property
+    def fenced(self) -> bool:
+        """Whether a younger producer has the name."""
+        return self.error in ("InvalidProducerEpochError", "ProducerFencedError")
 
     @property
     def error(self) -> str | None:

@@ -58,7 +58,7 @@ class NetworkFault:
 class HeldRequest(NetworkFault):
     """A request that the proxy keeps to itself until `deliver`."""
 
-    sender: Callable[[HeldRequest, float], Answer] = field(repr=False)
+    sender: Callable[[HeldRequest, float, bool], Answer] = field(repr=False)
     frame: bytes = field(default=b"", repr=False)
     answers: asyncio.Queue[Answer] = field(default_factory=asyncio.Queue, repr=False)
     _delivered: bool = field(default=False, repr=False)
@@ -73,7 +73,15 @@ class HeldRequest(NetworkFault):
         if self._delivered:
             raise RuntimeError(f"this {self.kind} request was delivered already: a network can keep it back only once")
         self._delivered = True
-        return self.sender(self, timeout)
+        return self.sender(self, timeout, True)
+
+    def repeat(self, timeout: float = 30) -> Answer:
+        """Let the broker have a copy of the request, as of one that was sent twice; the client hears no answer.
+
+        Returns the answer. Raises TimeoutError, OSError.
+        """
+        self.wait(timeout)
+        return self.sender(self, timeout, False)
 
 
 def exchange(port: int, frame: bytes, timeout: float) -> bytes:

@@ -110,15 +110,16 @@ class Proxy:
         atexit.unregister(self.close)
         self._server.close()
 
-    def _deliver(self, held: HeldRequest, timeout: float) -> Answer:
+    def _deliver(self, held: HeldRequest, timeout: float, heard: bool) -> Answer:
         request = held.request
         assert request, "held"
         assert self._server.broker_port, "forwarded"
         answer = Answer(request, exchange(self._server.broker_port, held.frame, timeout))
-        done = f"delivered late: {answer.error or 'no error'}"
+        done = f"{'delivered late' if heard else 'delivered again'}: {answer.error or 'no error'}"
         who = (0, request.client_id, request.transactional_id, request.kind)
         self._server.log.append(Passage(datetime.now(), *who, "request", len(held.frame), done))
-        self._server.answer(held, answer)
+        if heard:
+            self._server.answer(held, answer)
         return answer
 
     def __enter__(self) -> Proxy:

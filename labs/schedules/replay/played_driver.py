@@ -1,0 +1,104 @@
+"""A driver of a replay, seen from the bench: a process that takes one step at a word, and can be struck at any time."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from labs.equipment.child_process import ChildProcess
+
+ROOT = Path(__file__).resolve().parents[3]
+START = 60.0  # seconds: a slow machine starts Python and loads a library
+
+
+class Silent(RuntimeError):
+    """A driver said nothing where it should have; the message says what was waited for."""
+
+
+class Step(NamedTuple):
+    """A step that a driver takes: `row` is None where it is not about one record."""
+
+    action: str
+    batch: int | None = None
+    row: int | None = None
+
+
+class PlayedDriver:
+    """`settings` are those of `program.Driver`. A context manager; leaving it kills the process."""
+
+    def __init__(self, name: str, settings: dict[str, Any]):
+        self.name = name
+        self.alive, self.asleep = True, False
+        self.taking: Step | None = None  # a step that has no answer yet
+        ours, theirs = socket.socketpair()
+        directory = Path(tempfile.mkdtemp(prefix="labs-driver-"))
+        pipe = theirs.fileno()
+        command = [sys.executable, "-m", "labs.schedules.replay.program", str(pipe), json.dumps(settings)]
+        self._process = ChildProcess(
+            command,
+            directory / "output.log",
+            leftovers=directory,
+            pass_fds=(pipe,),
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        theirs.close()
+        self._socket, self._answers = ours, ours.makefile("r", encoding="utf-8")
+        self._directory = directory
+
+    def begin(self) -> Step:
+        """Let the driver begin its next step, and return which one that is. Raises Silent."""
+        assert self.alive
+        assert not self.asleep
+        assert not self.taking
+        self._socket.sendall(b"next\n")
+        said = self._hear(START)
+        self.taking = Step(said["action"], said.get("batch"), said.get("row"))
+        if said.get("ended"):
+            self.alive, self.taking = False, None
+            return Step("end")
+        return self.taking
+
+    def answer(self, timeout: float = 60) -> str:
+        """Return what came back for the step that the driver has begun. Raises Silent."""
+        said = self._hear(timeout)
+        self.taking = None
+        if said.get("ended"):
+            self.kill()
+        return said["answer"]
+
+    def sleep(self) -> None:
+        """SIGSTOP: the driver is frozen and does not know it."""
+        self.asleep = True
+        self._process.pause()
+
+    def wake(self) -> None:
+        """SIGCONT."""
+        self._process.resume()
+        self.asleep = False
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash."""
+        self.alive, self.taking = False, None
+        self._process.kill()
+
+    def close(self) -> None:
+        self.kill()
+        self._answers.close()
+        self._socket.close()
+
+    def _hear(self, timeout: float) -> dict[str, Any]:
+        self._socket.settimeout(timeout)
+        try:
+            line = self._answers.readline()
+        except TimeoutError:
+            raise Silent(f"{self.name} gave no answer within {timeout:g} s") from None
+        except OSError:
+            line = ""
+        if not line:
+            raise Silent(f"{self.name} has ended by itself.\n{self._process.last_lines()}")
+        return json.loads(line)

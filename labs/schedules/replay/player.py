@@ -1,0 +1,286 @@
+"""Carry a schedule out on the real Kafka: each driver is a process, and the network does what the schedule says.
+
+The proxy holds requests back and delivers them late, twice or not at all; SIGKILL is a crash, SIGSTOP a sleep; the
+supervisor's part and the source are played here. Before each step the driver itself says which one it takes, and
+after each what came back: a schedule that is not what happens is refused at the step where it differs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Producer
+from kafka import TopicPartition
+
+from labs.equipment.broker import Broker
+from labs.equipment.topics import admin, create_topic, remove_topics
+from labs.evidence.readers.decided import wait_until_decided
+from labs.evidence.readers.results import read_visible
+from labs.faults.proxy import HeldRequest, Proxy, Request, proxied_broker
+from labs.schedules.model.kafka import Stage
+from labs.schedules.replay.checkpoint import SmallCheckpoint
+from labs.schedules.replay.played_driver import PlayedDriver, Step
+from labs.schedules.schedule import HELD, STARTS, Event, Schedule
+
+KINDS = {
+    "fence": Request.INIT_PRODUCER_ID,
+    "row": Request.PRODUCE,
+    "marker": Request.PRODUCE,
+    "commit": Request.END_TXN,
+}
+LATE = 5_000  # ms after which Kafka aborts an open transaction, in a schedule in which it is to
+NEVER_LATE = 300_000
+PATIENCE = 60.0  # seconds for what has to come
+
+
+class CannotPlay(RuntimeError):
+    """The schedule cannot be carried out; the message names the step, and says what happens instead."""
+
+
+@dataclass
+class Bench:
+    """A Kafka whose clients all come through a proxy. `direct` is its address past the proxy, for who only looks."""
+
+    broker: Broker
+    proxy: Proxy
+
+    @property
+    def direct(self) -> str:
+        return self.broker.bootstrap_servers
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """Start one, for as many replays as there are."""
+    with proxied_broker() as (broker, proxy):
+        yield Bench(broker, proxy)
+
+
+class Player:
+    """Plays one schedule of a stage on a bench, with topics and a checkpoint of its own. A context manager."""
+
+    def __init__(self, stage: Stage, bench: Bench, expires: bool = False):
+        if stage.epoch_by_commit:
+            raise CannotPlay("an epoch with each commit: the client library that the lab uses does not ask for it")
+        self.stage, self._bench = stage, bench
+        self.name = f"replay-{uuid.uuid4().hex[:12]}"
+        self.topic, self._marker_topic = f"{self.name}-results", f"{self.name}-marker"
+        self._timeout = LATE if expires else NEVER_LATE
+        self._drivers: dict[str, PlayedDriver] = {}
+        self._held: dict[tuple[str, Step], HeldRequest] = {}
+        self._delivered: set[tuple[str, Step]] = set()
+        self._at = "before the first step"
+        self._seen: tuple[int, ...] = ()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Player:
+        directory = Path(tempfile.mkdtemp(prefix="labs-replay-"))
+        self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        self.checkpoint = SmallCheckpoint(directory)
+        create_topic(self._bench.direct, self.topic, partitions=1)
+        create_topic(self._bench.direct, self._marker_topic, partitions=1, cleanup_policy="compact,delete")
+        self._stack.callback(remove_topics, self._bench.direct, self.topic, self._marker_topic)
+        self._stack.callback(self._bench.proxy.disarm)
+        self._start("driver 1", 0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for driver in self._drivers.values():
+            driver.close()
+        self._stack.close()
+
+    def play(self, schedule: Schedule) -> Schedule:
+        """Carry out all steps, and return them as they happened. Raises CannotPlay."""
+        return schedule._replace(
+            events=tuple(self.step(event, n) for n, event in enumerate(schedule.events, 1)), anomaly=None
+        )
+
+    def step(self, event: Event, number: int) -> Event:
+        """Carry out one step, and return it with what came back and what a reader sees. Raises CannotPlay."""
+        self._at = f"step {number} ({event._replace(answer='')})"
+        try:
+            answer = self._carry_out(event)
+        except (TimeoutError, RuntimeError, OSError) as error:
+            if isinstance(error, CannotPlay):
+                raise
+            raise self._refuse(str(error)) from error
+        seen, self._seen = self._seen, self.visible()
+        return event._replace(answer=answer, sees=None if self._seen == seen else self._seen)
+
+    def visible(self) -> tuple[int, ...]:
+        """Return the records that a read_committed reader sees now."""
+        return tuple(int(result.ip.split()[1]) for result in read_visible(self._bench.direct, self.topic))
+
+    @property
+    def direct(self) -> str:
+        """Kafka's address past the proxy."""
+        return self._bench.direct
+
+    def finish(self) -> str:
+        """Let everybody sleep, and a fresh driver go on from the checkpoint undisturbed. Return where it ended."""
+        self.end()
+        name, number = f"driver {len(self._drivers) + 1}", 0
+        self._start(name, self.checkpoint.noted + 1)
+        while (driver := self._drivers[name]).alive:
+            number += 1
+            self._at = f"the undisturbed end, step {number}"
+            step = driver.begin()
+            if step.action == "end":
+                return "all batches are done"
+            answer = driver.answer()
+            self._settle(step.action, answer)
+        return answer
+
+    def end(self) -> None:
+        """Kill all drivers, and have Kafka abort what they left open, as the next driver would."""
+        for driver in self._drivers.values():
+            driver.kill()
+        self._bench.proxy.disarm()
+        if self.stage.transactional:
+            settings = {"bootstrap.servers": self.direct, "transactional.id": self.name, "log_level": 0}
+            Producer(settings).init_transactions(PATIENCE)
+
+    # Whose step it is
+
+    def _carry_out(self, event: Event) -> str:
+        if event.actor == "network":
+            return self._carry(event)
+        if event.actor == "supervisor":
+            return self._supervise(event)
+        if event.actor == "broker":
+            return self._expire(event)
+        if event.action == "crash":
+            self._driver(event.actor).kill()
+            return ""
+        if event.action == "wake":
+            self._driver(event.actor).wake()
+            return ""
+        return self._drive(event)
+
+    def _drive(self, event: Event) -> str:
+        """Let a driver take its next step, and hold its request back if the schedule says so."""
+        driver = self._driver(event.actor)
+        if driver.asleep:
+            driver.wake()
+        if driver.taking and (driver.name, driver.taking) in self._delivered:  # the answer came while it slept
+            self._settle(driver.taking.action, driver.answer())
+        if not driver.alive:
+            raise self._refuse(f"{driver.name} has ended")
+        if driver.taking:
+            raise self._refuse(f"{driver.name} still waits for the answer to its {driver.taking.action}")
+        held = self._hold(event) if event.answer == HELD else None
+        step = driver.begin()
+        if step != (event.action, event.batch, event.row if event.action == "row" else None):
+            raise self._refuse(f"{driver.name}'s next step is another: {_words(step)}")
+        if held:
+            held.wait(PATIENCE)
+            self._held[driver.name, step] = held
+            return HELD
+        answer = driver.answer()
+        self._settle(event.action, answer)
+        return answer
+
+    def _hold(self, event: Event) -> HeldRequest:
+        if event.action not in KINDS:
+            raise self._refuse("this cannot be held: it is not one request, or none at all")
+        kind, client = KINDS[event.action], self._client(event.actor)
+        return self._bench.proxy.hold_next_request(kind, cut_client=False, client_id=client)
+
+    def _carry(self, event: Event) -> str:
+        """Deliver a request that was held, or lose it."""
+        key = event.whose, Step(event.request, event.batch, event.row if event.request == "row" else None)
+        if not (held := self._held.get(key)):
+            raise self._refuse(f"{event.whose} has no such request under way")
+        if event.action == "lose":
+            del self._held[key]
+            return ""
+        driver = self._drivers[event.whose]
+        again = key in self._delivered
+        self._delivered.add(key)
+        answer = held.repeat() if again else held.deliver()
+        if not again and driver.alive and driver.taking and not driver.asleep:
+            said = driver.answer()
+        else:
+            said = "fenced" if answer.fenced else answer.error or "ok"
+        self._settle(event.request, said)
+        return said
+
+    def _supervise(self, event: Event) -> str:
+        if event.action not in STARTS:
+            raise self._refuse(f"the supervisor does not {event.action!r} here")
+        for driver in self._drivers.values():
+            if driver.alive and event.action == "restore and start":
+                driver.kill()
+            elif driver.alive and not driver.asleep:
+                driver.sleep()
+        if event.action == "restore and start":
+            self.checkpoint.roll_back()
+        batch = self.checkpoint.noted + 1
+        if event.batch not in (None, batch):
+            raise self._refuse(f"the checkpoint goes on with batch {batch}")
+        self._start(event.whose, batch)
+        return ""
+
+    def _expire(self, event: Event) -> str:
+        if event.action == "forget the marker":
+            with admin(self._bench.direct) as kafka:
+                kafka.delete_records({TopicPartition(self._marker_topic, 0): -1})  # up to its end
+        elif self._timeout != LATE:
+            raise self._refuse("no transaction times out here: a schedule with one is played with `expires`")
+        else:
+            self._settle("commit", "ok")  # the transaction is decided once Kafka has aborted it
+        return ""
+
+    # What they need
+
+    def _start(self, name: str, batch: int) -> None:
+        if name in self._drivers:
+            raise self._refuse(f"{name} was started before")
+        settings = {
+            **dataclasses.asdict(self.stage),
+            "name": self.name,
+            "batch": batch,
+            "bootstrap_servers": self._bench.proxy.bootstrap_servers,
+            "client_id": self._client(name),
+            "topic": self.topic,
+            "marker_topic": self._marker_topic,
+            "checkpoint": str(self.checkpoint.directory),
+            "transaction_timeout_ms": self._timeout,
+        }
+        self._drivers[name] = PlayedDriver(name, settings)
+
+    def _client(self, name: str) -> str:
+        return f"{name} of {self.name}"
+
+    def _driver(self, name: str) -> PlayedDriver:
+        driver = self._drivers.get(name)
+        if driver is None:
+            raise self._refuse(f"{name} was not started")
+        if not driver.alive:
+            raise self._refuse(f"{name} is dead")
+        return driver
+
+    def _settle(self, action: str, answer: str) -> None:
+        """Wait until a commit that was acknowledged is to be seen: Kafka answers as soon as it is certain."""
+        if action == "commit" and answer == "ok":
+            for topic in (self.topic, self._marker_topic):
+                decided = wait_until_decided(self._bench.direct, topic, PATIENCE)
+                if not all(decided.values()):
+                    raise TimeoutError(f"a transaction in {topic} stays undecided")
+
+    def _refuse(self, why: str) -> CannotPlay:
+        return CannotPlay(f"{self._at} cannot be carried out: {why}")
+
+
+def _words(step: Step) -> str:
+    if step.action == "end":
+        return "none, since all its batches are done"
+    row = "" if step.row is None else f", record {step.row}"
+    return f"{step.action} of batch {step.batch}{row}"

@@ -1,0 +1,107 @@
+"""What the model finds happens on the real Kafka too, step by step; and what cannot be carried out is said in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.schedules.model.checker import check
+from labs.schedules.model.kafka import Stage
+from labs.schedules.model.stages import STAGES
+from labs.schedules.replay.player import CannotPlay, Player, bench
+from labs.schedules.replay.replay import replay
+from labs.schedules.schedule import HELD, Event, Schedule
+
+COUNTEREXAMPLES = [
+    "at least once",
+    "idempotent producer",
+    "transactions, no marker",
+    "marker read before the epoch",
+    "done batch not drained",
+    "one epoch for all batches",
+    "marker without the plan",
+    "marker that expires",
+]
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with bench() as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", COUNTEREXAMPLES)
+def test_counterexample_happens_on_kafka_as_the_model_says(kafka, name):
+    stage = STAGES[name]
+    assert isinstance(stage, Stage)
+    assert replay(check(stage).schedule, stage, kafka).differences == []
+
+
+def test_every_stage_with_a_counterexample_on_kafka_is_replayed():
+    kafka_stages = {name: stage for name, stage in STAGES.items() if isinstance(stage, Stage)}
+    assert [name for name, stage in kafka_stages.items() if check(stage).anomaly] == COUNTEREXAMPLES
+
+
+def test_sink_survives_what_tears_the_one_that_keeps_its_epoch(kafka):
+    schedule = check(STAGES["one epoch for all batches"]).schedule
+    fence = Event("driver 1", "fence", 1, answer="ok")
+    events = [*schedule.events[:10], fence, *schedule.events[10:]]
+    events[-1] = events[-1]._replace(answer="fenced", sees=None)
+    replayed = replay(Schedule("the sink", tuple(events)), STAGES["the sink"], kafka)
+    assert replayed.differences == []
+
+
+def test_frozen_driver_is_fenced_when_it_wakes_up(kafka):
+    def whole_batch(driver, *, plan):
+        yield Event(driver, "plan", 0, answer=plan)
+        for action in ("fence", "read marker", "row", "row", "marker", "commit"):
+            yield Event(driver, action, 0)
+
+    first = list(whole_batch("driver 1", plan=""))
+    second = list(whole_batch("driver 2", plan="as planned before"))
+    start = Event("supervisor", "start", 0, whose="driver 2")
+    wakes = [Event("driver 1", "wake"), Event("driver 1", "commit", 0)]
+    events = _numbered([*first[:-1], start, *second, *wakes])
+    with Player(STAGES["the sink"], kafka) as player:
+        happened = player.play(Schedule("the sink", tuple(events)))
+        assert happened.events[-1].answer == "fenced"
+        assert player.visible() == (0, 1)
+
+
+def test_kafka_aborts_what_is_open_for_too_long(kafka):
+    events = [Event("driver 1", "plan", 0)]
+    events += [Event("driver 1", action, 0) for action in ("fence", "read marker", "row", "row", "marker")]
+    events += [Event("broker", "time out"), Event("driver 1", "commit", 0)]
+    with Player(STAGES["the sink"], kafka, expires=True) as player:
+        happened = player.play(Schedule("the sink", tuple(_numbered(events))))
+        assert happened.events[-1].answer == "fenced"
+        assert player.finish() == "all batches are done"
+        assert player.visible() == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (Event("driver 1", "commit", 0), "driver 1's next step is another: plan of batch 0"),
+        (Event("driver 1", "plan", 1), "driver 1's next step is another: plan of batch 0"),
+        (Event("driver 2", "plan", 0), "driver 2 was not started"),
+        (Event("driver 1", "plan", 0, answer=HELD), "this cannot be held"),
+        (Event("network", "deliver", 0, 0, request="row", whose="driver 1"), "driver 1 has no such request under way"),
+        (Event("supervisor", "start", 5, whose="driver 2"), "the checkpoint goes on with batch 0"),
+        (Event("supervisor", "start", 0, whose="driver 1"), "driver 1 was started before"),
+        (Event("broker", "time out"), "no transaction times out here"),
+    ],
+)
+def test_step_that_cannot_be_carried_out_says_which_and_why(kafka, event, why):
+    with Player(STAGES["the sink"], kafka) as player, pytest.raises(CannotPlay) as refused:
+        player.play(Schedule("the sink", (event,)))
+    assert str(refused.value).startswith("step 1 (")
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def _numbered(events):
+    """Number the records of each run of rows, as a driver sends them."""
+    rows = 0
+    for event in events:
+        rows = rows + 1 if event.action == "row" else 0
+        yield event._replace(row=rows - 1) if event.action == "row" else event
