@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   python -m labs model                                     every stage, within its bounds
   python -m labs model --stage "one epoch for all batches" --show
   python -m labs model --stage "the sink" --batches 3
+  python -m labs model --walks 100                         the real sink, at random, against the model of it
   python -m labs model --replay --times 10                 each counterexample on a real Kafka, ten times over
 
 The exit code is 0 if every stage could be explored, whatever was found in it. Stages that should be right are
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the schedule of the one stage")
     parser.add_argument("--replay", action="store_true", help="carry each schedule out on a real Kafka, and audit it")
     parser.add_argument("--times", type=_whole, default=1, metavar="N", help="so many times each (default: 1)")
+    parser.add_argument("--walks", type=_whole, metavar="N", help="walk the real sink at random, N times")
     parser.add_argument("--json", action="store_true", help="print one JSON object per stage")
 
 
@@ -40,6 +42,27 @@ def _whole(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def _walk(walks: int) -> int:
+    """Take the real sink through random walks of the model; 1 if it does something else anywhere."""
+    from labs.commands.progress import bench_progress, plain_console
+    from labs.equipment.spark import spark_session
+    from labs.schedules.conformance import conforms, walk
+    from labs.schedules.replay.player import bench
+
+    failed = steps = 0
+    spark = spark_session()
+    with bench_progress(plain_console(stderr=True)) as progress, bench() as kafka:
+        for seed in range(1, walks + 1):
+            progress.show("walks", seed - 1, walks)
+            drawn = walk(seed)
+            steps += len(drawn.schedule.events)
+            if found := conforms(drawn, kafka, spark):
+                failed += 1
+                print("\n".join([f"walk {seed}:", *(f"  {line}" for line in found)]))
+    print(f"{walks - failed} of {walks} walks of the real sink, {steps:,} steps, are as the model says")
+    return 1 if failed else 0
 
 
 def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namespace) -> int:
@@ -81,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.schedules.model.checker import check
     from labs.schedules.model.stages import STAGES
 
+    if arguments.walks:
+        return _walk(arguments.walks)
     names = arguments.stage or list(STAGES)
     if arguments.draw and len(names) > 1:
         raise ValueError("--draw draws one stage: name it with --stage")

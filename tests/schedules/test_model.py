@@ -9,7 +9,7 @@ import pytest
 
 from labs.schedules.model.checker import Checked, check
 from labs.schedules.model.kafka import Stage
-from labs.schedules.model.stages import SINK, STAGES, TRANSACTION
+from labs.schedules.model.stages import AS_BUILT, SINK, STAGES, TRANSACTION
 from labs.schedules.model.state import Driver, State
 
 # (anomaly, steps of the shortest schedule); None: nothing, in any state within the bounds.
@@ -24,6 +24,7 @@ FOUND = {
     "marker that expires": ("doubled", 17),
     "the sink": None,
     "the sink, older checkpoint": None,
+    "the sink as built": None,
     "an epoch with each commit": None,
     "two phases": None,
     "two phases, committed undecided": ("doubled", 10),
@@ -42,6 +43,7 @@ MUTANTS = {
     "no fencing": Stage("", tuple(step for step in SINK if step != "fence")),
     "no marker": Stage("", TRANSACTION),
     "marker read first": STAGES["marker read before the epoch"],
+    "as built, looked at once": Stage("", tuple(step for step in AS_BUILT if step != "read marker"), keeps_epoch=True),
     "one epoch": Stage("", SINK, keeps_epoch=True),
     "not drained": Stage("", SINK, drains=False),
     "marker without the plan": STAGES["marker without the plan"],

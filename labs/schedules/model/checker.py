@@ -55,6 +55,12 @@ class Checked:
         return Schedule(self.stage, compact(self.moves), self.anomaly)
 
 
+def with_sight(model: Model[State], move: Event, before: State, after: State) -> Event:
+    """Add to a move what a reader sees after it, if the move has changed that."""
+    sees = model.visible(after)
+    return move if sees == model.visible(before) else move._replace(sees=sees)
+
+
 def check(model: Model[State], limit: int | None = None, progress: Callable[[int], object] = lambda _: None) -> Checked:
     """Explore the states of a model until an anomaly is found, or all are seen, or `limit` are.
 
@@ -68,8 +74,7 @@ def check(model: Model[State], limit: int | None = None, progress: Callable[[int
         moves = []
         while step := came_from[state]:
             before, move = step
-            sees = model.visible(state)
-            moves.append(move if sees == model.visible(before) else move._replace(sees=sees))
+            moves.append(with_sight(model, move, before, state))
             state = before
         seconds = time.perf_counter() - began
         return Checked(model.name, anomaly, tuple(moves[::-1]), len(came_from), seconds, complete, taken)

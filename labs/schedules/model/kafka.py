@@ -17,16 +17,20 @@ from dataclasses import dataclass
 
 from labs.schedules.model.broker import FENCED, Answer, carried_out, is_open, timed_out
 from labs.schedules.model.properties import anomaly
-from labs.schedules.model.state import NEVER, Driver, Request, State, begin, spent, with_driver
+from labs.schedules.model.state import COMING, NEVER, Driver, Request, State, begin, spent, with_driver
 from labs.schedules.schedule import REQUESTS, Event
+
+REQUEST = {"look": "read marker", "fence ahead": "fence"}  # what a step sends, where it has another name
 
 
 @dataclass(frozen=True)
 class Stage:
     """How batches are written, and what may go wrong; the bounds within which everything is tried.
 
-    `program` is made of plan, note, rows and the requests. `keeps_epoch`: asked for once, not for each batch;
-    `epoch_by_commit`: Kafka gives a new one with each commit (KIP-890). `marker_says_plan`, not its number alone.
+    `program` is made of plan, note, rows and the requests; of `look`, a reading of the marker by a driver that has no
+    epoch yet; and of `fence ahead`, which asks for the next batch's epoch and does not wait for it. `keeps_epoch`: it
+    is asked for once, not for each batch; `epoch_by_commit`: Kafka gives a new one with each commit (KIP-890).
+    `marker_says_plan`, not its number alone.
     """
 
     name: str
@@ -61,7 +65,9 @@ class Stage:
                 yield _network("lose", request), spent(state, "lose")._replace(net=state.net - {request})
         for n, driver in enumerate(state.drivers):
             if driver.alive and not driver.waiting and driver.batch < self.batches and not state.refused:
-                yield self._acts(state, n, driver)
+                driver = self._at_its_step(driver)
+                if not (self.program[driver.step] == "fence" and driver.epoch == COMING):
+                    yield self._acts(state, n, driver)
         if "time out" in state.luck and is_open(state):
             yield Event("broker", "time out"), timed_out(spent(state, "time out"))
         if "forget the marker" in state.luck and state.marker:
@@ -92,15 +98,23 @@ class Stage:
                     state, n, driver._replace(alive=False)
                 )
             return Event(actor, "note", batch), with_driver(noted, n, self._next_step(driver))
-        if step == "fence" and self.keeps_epoch and driver.epoch != NEVER:
-            step = self.program[driver.step + 1]  # it has one
-            driver = driver._replace(step=driver.step + 1)
-        what, row = ("row", begin(state, batch) + driver.row) if step == "rows" else (step, None)
+        what, row = ("row", begin(state, batch) + driver.row) if step == "rows" else (REQUEST.get(step, step), None)
         number = batch * 100 + driver.step * 10 + driver.row
         request = Request(n, what, batch, row, driver.epoch, number, state.planned[batch])
         sent = state._replace(net=state.net | {request})
         event = Event(actor, what, batch, row, None if what in ("fence", "read marker") else driver.epoch)
+        if step == "fence ahead":
+            return event, with_driver(sent, n, self._next_step(driver)._replace(epoch=COMING))
         return event, with_driver(sent, n, driver._replace(waiting=True))
+
+    def _at_its_step(self, driver: Driver) -> Driver:
+        """Pass over what a driver need not do because it has an epoch, or will have one."""
+        needless: tuple[str, ...] = ()
+        if driver.epoch != NEVER:
+            needless = ("look", "fence") if self.keeps_epoch and driver.epoch != COMING else ("look",)
+        while self.program[driver.step] in needless:
+            driver = driver._replace(step=driver.step + 1)
+        return driver
 
     def _next_step(self, driver: Driver) -> Driver:
         """Go on to the next step of the program, or to the next batch."""
@@ -132,8 +146,11 @@ class Stage:
             epoch_by_commit=self.epoch_by_commit,
         )
         n, driver = request.driver, state.drivers[request.driver]
-        if driver.alive and driver.waiting and not request.copy:
-            state = self._hears(state, n, driver._replace(waiting=False), request, answer)
+        if driver.alive and not request.copy:
+            if request.what == "fence" and driver.epoch == COMING:
+                state = with_driver(state, n, driver._replace(epoch=int(answer or 0)))
+            elif driver.waiting:
+                state = self._hears(state, n, driver._replace(waiting=False), request, answer)
         said = answer if isinstance(answer, str) else "ok" if answer is None else f"epoch {answer}"
         if request.what == "read marker":
             said = f"batch {state.marker[0]}" if state.marker else "none"

@@ -10,6 +10,7 @@ from labs.schedules.model.two_phase import COMMIT_FIRST, IN_ORDER, TwoPhaseStage
 PLAIN = ("plan", "rows", "note")
 TRANSACTION = ("plan", "fence", "rows", "commit", "note")
 SINK = ("plan", "fence", "read marker", "rows", "marker", "commit", "note")
+AS_BUILT = ("plan", "look", "fence", "read marker", "rows", "marker", "commit", "fence ahead", "note")
 MARKER_FIRST = ("plan", "read marker", "fence", "rows", "marker", "commit", "note")
 
 OLD_CHECKPOINT = ("restore and start",)
@@ -28,6 +29,7 @@ STAGES: dict[str, Stage | TwoPhaseStage | DownstreamStage | SharedStage] = {
         Stage("marker that expires", SINK, marker_says_plan=False, luck=OLD_MARKER),
         Stage("the sink", SINK),
         Stage("the sink, older checkpoint", SINK, luck=OLD_CHECKPOINT),
+        Stage("the sink as built", AS_BUILT, keeps_epoch=True),
         Stage("an epoch with each commit", SINK, keeps_epoch=True, epoch_by_commit=True),
         TwoPhaseStage("two phases", IN_ORDER),
         TwoPhaseStage("two phases, committed undecided", COMMIT_FIRST),

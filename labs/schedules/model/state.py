@@ -7,6 +7,7 @@ from typing import NamedTuple
 from labs.schedules.model.tuples import put, without
 
 NEVER = -1
+COMING = -2  # of an epoch: it is asked for
 
 
 class Driver(NamedTuple):

@@ -8,24 +8,13 @@ import socket
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from labs.equipment.child_process import ChildProcess
+from labs.schedules.replay.driver import Silent, Step
 
 ROOT = Path(__file__).resolve().parents[3]
 START = 60.0  # seconds: a slow machine starts Python and loads a library
-
-
-class Silent(RuntimeError):
-    """A driver said nothing where it should have; the message says what was waited for."""
-
-
-class Step(NamedTuple):
-    """A step that a driver takes: `row` is None where it is not about one record."""
-
-    action: str
-    batch: int | None = None
-    row: int | None = None
 
 
 class PlayedDriver:

@@ -11,10 +11,11 @@ import dataclasses
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from kafka import TopicPartition
@@ -26,7 +27,8 @@ from labs.evidence.readers.results import read_visible
 from labs.faults.proxy import HeldRequest, Proxy, Request, proxied_broker
 from labs.schedules.model.kafka import Stage
 from labs.schedules.replay.checkpoint import SmallCheckpoint
-from labs.schedules.replay.played_driver import PlayedDriver, Step
+from labs.schedules.replay.driver import DONE, Driver, Step
+from labs.schedules.replay.played_driver import PlayedDriver
 from labs.schedules.schedule import HELD, STARTS, Event, Schedule
 
 KINDS = {
@@ -66,14 +68,20 @@ def bench() -> Iterator[Bench]:
 class Player:
     """Plays one schedule of a stage on a bench, with topics and a checkpoint of its own. A context manager."""
 
-    def __init__(self, stage: Stage, bench: Bench, expires: bool = False):
+    def __init__(
+        self,
+        stage: Stage,
+        bench: Bench,
+        expires: bool = False,
+        driver: Callable[[str, dict[str, Any]], Driver] = PlayedDriver,
+    ):
         if stage.epoch_by_commit:
             raise CannotPlay("an epoch with each commit: the client library that the lab uses does not ask for it")
-        self.stage, self._bench = stage, bench
+        self.stage, self._bench, self._new_driver = stage, bench, driver
         self.name = f"replay-{uuid.uuid4().hex[:12]}"
         self.topic, self._marker_topic = f"{self.name}-results", f"{self.name}-marker"
         self._timeout = LATE if expires else NEVER_LATE
-        self._drivers: dict[str, PlayedDriver] = {}
+        self._drivers: dict[str, Driver] = {}
         self._held: dict[tuple[str, Step], HeldRequest] = {}
         self._delivered: set[tuple[str, Step]] = set()
         self._at = "before the first step"
@@ -85,7 +93,8 @@ class Player:
         self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
         self.checkpoint = SmallCheckpoint(directory)
         create_topic(self._bench.direct, self.topic, partitions=1)
-        create_topic(self._bench.direct, self._marker_topic, partitions=1, cleanup_policy="compact,delete")
+        if self._new_driver is PlayedDriver:  # the sink makes its own
+            create_topic(self._bench.direct, self._marker_topic, partitions=1, cleanup_policy="compact,delete")
         self._stack.callback(remove_topics, self._bench.direct, self.topic, self._marker_topic)
         self._stack.callback(self._bench.proxy.disarm)
         self._start("driver 1", 0)
@@ -133,7 +142,7 @@ class Player:
             self._at = f"the undisturbed end, step {number}"
             step = driver.begin()
             if step.action == "end":
-                return "all batches are done"
+                return DONE
             answer = driver.answer()
             self._settle(step.action, answer)
         return answer
@@ -157,7 +166,9 @@ class Player:
         if event.actor == "broker":
             return self._expire(event)
         if event.action == "crash":
-            self._driver(event.actor).kill()
+            if event.actor not in self._drivers:
+                raise self._refuse(f"{event.actor} was not started")
+            self._drivers[event.actor].kill()  # who has ended by himself will not be missed
             return ""
         if event.action == "wake":
             self._driver(event.actor).wake()
@@ -254,12 +265,12 @@ class Player:
             "checkpoint": str(self.checkpoint.directory),
             "transaction_timeout_ms": self._timeout,
         }
-        self._drivers[name] = PlayedDriver(name, settings)
+        self._drivers[name] = self._new_driver(name, settings)
 
     def _client(self, name: str) -> str:
         return f"{name} of {self.name}"
 
-    def _driver(self, name: str) -> PlayedDriver:
+    def _driver(self, name: str) -> Driver:
         driver = self._drivers.get(name)
         if driver is None:
             raise self._refuse(f"{name} was not started")

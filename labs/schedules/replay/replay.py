@@ -25,9 +25,9 @@ class Replayed(NamedTuple):
         """Where the system did not do what the model says, a line each; none if they agree."""
         pairs = zip(self.found.events, self.happened.events, strict=True)
         lines = [
-            f"step {n}, {model._replace(answer='')}: the model says {_came_of(model)}, and Kafka {_came_of(real)}"
+            f"step {n}, {model._replace(answer='')}: the model says {came_of(model)}, and Kafka {came_of(real)}"
             for n, (model, real) in enumerate(pairs, 1)
-            if _came_of(model) != _came_of(real)
+            if came_of(model) != came_of(real)
         ]
         named = {anomaly.name for anomaly in self.audit.counts if anomaly.is_error}
         expected = {IN_THE_AUDITORS_WORDS[self.found.anomaly].name} if self.found.anomaly else set()
@@ -46,7 +46,7 @@ def replay(schedule: Schedule, stage: Stage, bench: Bench) -> Replayed:
         return Replayed(schedule, happened, judge(player, all_of_it=stuck), ended)
 
 
-def _came_of(event: Event) -> tuple[str, tuple[int, ...] | None]:
+def came_of(event: Event) -> tuple[str, tuple[int, ...] | None]:
     """Return the answer in the words that both have for it, and what a reader sees where that has changed."""
     if event.answer.startswith("epoch ") or event.answer in ("", "known already"):
         return "ok", event.sees

@@ -1,0 +1,77 @@
+"""The other way round: random walks through the model of the sink, carried out with the real sink on the real Kafka.
+
+What is visible after each step, each answer, and the marker in the end must be what the model predicts. If one of
+them is not, either the model is wrong, or the sink.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from labs.schedules.model.checker import with_sight
+from labs.schedules.model.kafka import Stage
+from labs.schedules.model.stages import AS_BUILT
+from labs.schedules.model.state import State
+from labs.schedules.replay.driver import DONE
+from labs.schedules.replay.player import Bench, Player
+from labs.schedules.replay.replay import came_of
+from labs.schedules.replay.sink_driver import SinkDriver
+from labs.schedules.schedule import Event, Schedule, compact
+
+# A row for each batch, so that a request holds one row. What times out is another test: it takes its time.
+WALKED = Stage(
+    "the sink as built", AS_BUILT, keeps_epoch=True, batches=3, rows=1, drivers=3, luck=("deliver again", "lose")
+)
+LENGTH = 60  # moves
+WEIGHTS = {"deliver": 8.0, "start": 0.4, "deliver again": 0.5, "lose": 0.2}  # of 2 for a driver's own step
+
+
+class Walk(NamedTuple):
+    """A schedule drawn by seed, and the state of the model after it."""
+
+    schedule: Schedule
+    state: State
+
+
+def walk(seed: int, stage: Stage = WALKED) -> Walk:
+    """Draw a walk through the stage. What a replay cannot hold back is delivered at once."""
+    chance, state, moves = random.Random(seed), stage.start(), list[Event]()
+    while options := list(stage.moves(state)):
+        urgent = [each for each in options if _is_urgent(each[0], moves, state)]
+        if len(moves) >= LENGTH and not urgent:
+            break
+        options = urgent or options
+        weights = [WEIGHTS.get(event.action, 2.0) for event, _ in options]
+        [(event, following)] = chance.choices(options, weights)
+        moves.append(with_sight(stage, event, state, following))
+        state = following
+    return Walk(Schedule(f"{stage.name}, walk {seed}", compact(moves)), state)
+
+
+def conforms(drawn: Walk, bench: Bench, spark: SparkSession, stage: Stage = WALKED) -> list[str]:
+    """Carry a walk out, and return where the real sink did not do what the model says. Raises CannotPlay."""
+    found: list[str] = []
+    with Player(stage, bench, driver=lambda name, settings: SinkDriver(name, settings, spark)) as player:
+        for n, event in enumerate(drawn.schedule.events, 1):
+            happened = player.step(event, n)
+            if came_of(happened) != came_of(event):
+                found.append(f"step {n}, {event}: {came_of(happened)} instead of {came_of(event)}")
+        if not drawn.state.refused:
+            ended, seen = player.finish(), player.visible()
+            if ended != DONE or seen != tuple(range(stage.batches * stage.rows)):
+                found.append(f"the undisturbed end: {ended}, visible are {seen}")
+    return found
+
+
+def _is_urgent(event: Event, moves: list[Event], state: State) -> bool:
+    """Tell whether a move is the delivery of what was just sent and cannot be held back on a real network.
+
+    A reading is many requests. And who has been fenced learns that from a request which the model does not have.
+    """
+    if not moves or event.action != "deliver" or event.request != moves[-1].action or event.whose != moves[-1].actor:
+        return False
+    stale = event.epoch is not None and event.epoch != state.epoch
+    return event.request == "read marker" or stale

@@ -1,0 +1,244 @@
+"""A driver of a replay that is the real sink, in a thread of its own, held before each thing it asks of Kafka.
+
+Where `PlayedDriver` runs a program of steps, here `ExactlyOnceKafkaSink` is called batch by batch, as Spark would call
+it. Only its gates are the bench's: what it asks, in which order, and what it makes of the answers is its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from exactly_once_kafka.batch import Batch, Marker
+from exactly_once_kafka.errors import BatchFailed, SinkRefused
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.plan import spelled
+from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.eventually import eventually
+from labs.pipeline.records import WINDOW_MS, result_value
+from labs.schedules.replay.checkpoint import SmallCheckpoint, Taken
+from labs.schedules.replay.driver import Silent, Step
+
+PATIENCE = 60.0  # seconds
+
+
+class Abandoned(BaseException):
+    """The replay is over: whoever still waits at a gate gives up."""
+
+
+class SinkDriver:
+    """Looks like a `PlayedDriver` to the player. `settings` are those that the player gives to any driver."""
+
+    def __init__(self, name: str, settings: dict[str, Any], spark: SparkSession):
+        self.name, self.alive, self.asleep = name, True, False
+        self.taking: Step | None = None
+        self._settings, self._spark = settings, spark
+        # At which gate it stands, and whether that asks for an epoch and goes on without the answer; None at its end.
+        self._steps: queue.Queue[tuple[Step | None, bool]] = queue.Queue()
+        self._answers: queue.Queue[str] = queue.Queue()
+        self.ahead: list[PendingProducer] = []  # what comes of such questions
+        self._waits_for: int | None = None  # which of them was begun last
+        self._go, self.over, self._ended = threading.Semaphore(0), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    # The bench's side
+
+    def begin(self) -> Step:
+        """Open the gate at which the driver waits, and return the step that it takes. Raises Silent."""
+        step, ahead = self._from(self._steps, PATIENCE, "gate")
+        if step is None:
+            self.alive = False
+            return Step("end")
+        self._waits_for = len(self.ahead) if ahead else None
+        self.taking = None if ahead else step
+        self._go.release()
+        return step
+
+    def answer(self, timeout: float = PATIENCE) -> str:
+        """Return what came back for the step that the driver has begun. Raises Silent."""
+        if (n := self._waits_for) is not None:
+            eventually(lambda: len(self.ahead) > n, timeout)
+            self.ahead[n]._thread.join(timeout)
+            return "ok"
+        said = self._from(self._answers, timeout, "answer")
+        self.taking = None
+        self.alive = not self._ended.is_set()
+        return said
+
+    def _from(self, waiting: queue.Queue[Any], timeout: float, what: str) -> Any:
+        try:
+            return waiting.get(timeout=timeout)
+        except queue.Empty:
+            raise Silent(f"{self.name} came to no {what} within {timeout:g} s") from None
+
+    def sleep(self) -> None:
+        """It gets no word: between two words it does nothing."""
+        self.asleep = True
+
+    def wake(self) -> None:
+        self.asleep = False
+
+    def kill(self) -> None:
+        """It gets no word any more, and its requests under way are answered to nobody."""
+        self.alive, self.taking = False, None
+
+    def close(self) -> None:
+        self.kill()
+        self.over.set()
+        self._go.release()
+
+    # The driver's side
+
+    def gate(self, action: str, batch: int, row: int | None = None, ahead: bool = False) -> None:
+        """Say which step comes next, and wait for the word to take it."""
+        self._steps.put((Step(action, batch, row), ahead))
+        self._go.acquire()
+        if self.over.is_set():
+            raise Abandoned
+
+    def tell(self, answer: str) -> None:
+        """Say what came back for the last step."""
+        self._answers.put(answer)
+
+    def _run(self) -> None:
+        sink = GatedSink(self, self._settings)
+        try:
+            self._run_batches(sink)
+            self._steps.put((None, False))
+            return
+        except SinkRefused:
+            answer = str(sink.said)  # it is what it read that it refuses
+        except (Taken, BatchFailed) as error:
+            answer = "fenced" if "fenced" in str(error) else str(error)
+        except Abandoned:
+            return
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"
+        self._ended.set()
+        self._answers.put(answer)
+
+    def _run_batches(self, sink: GatedSink) -> None:
+        checkpoint, settings, fresh = sink.checkpoint, self._settings, True
+        for batch in range(settings["batch"], settings["batches"]):
+            self.gate("plan", batch)
+            again = fresh and batch < len(checkpoint.planned)
+            fresh = False
+            if not again:
+                checkpoint.plan(batch, settings["rows"], settings["rows"] * settings["batches"])
+            self.tell("as planned before" if again else "")
+            begin, end = checkpoint.planned[batch - 1] if batch else 0, checkpoint.planned[batch]
+            sink.first = begin
+            values = [(result_value(r * WINDOW_MS, f"record {r}", 1).decode(),) for r in range(begin, end)]
+            sink(self._spark.createDataFrame(values, "value string"), batch)
+            sink.tell()
+            self.gate("note", batch)
+            checkpoint.note(batch, computed=True)
+            self.tell("")
+
+
+class GatedSink(ExactlyOnceKafkaSink):
+    """The sink with a gate before each request of the model's; `said` is the answer to the last one."""
+
+    def __init__(self, driver: SinkDriver, settings: dict[str, Any]):
+        super().__init__(
+            settings["name"],
+            settings["topic"],
+            bootstrap_servers=settings["bootstrap_servers"],
+            points=self._point,
+            client_id=settings["client_id"],
+            transaction_timeout_ms=settings["transaction_timeout_ms"],
+        )
+        self.checkpoint = SmallCheckpoint(settings["checkpoint"])
+        self.said: str | None = None  # what came back for the last step
+        self._driver, self.first = driver, 0
+        self._batch_id, self._looking = 0, False
+        self._gated(self._store, "read", "read marker")
+        self._gated(self._store, "send", "marker")
+
+    def batch_of(self, rows: Any, batch_id: int) -> Batch:
+        """Say which batch it is, from the small checkpoint instead of Spark's."""
+        self._batch_id, planned = batch_id, self.checkpoint.planned
+        self._query = _Query(self.checkpoint)  # type: ignore[assignment]
+        previous = spelled({"end": planned[batch_id - 1]}) if batch_id else None
+        return Batch("a query", batch_id, spelled({"end": planned[batch_id]}), previous, self._driver.over.is_set)
+
+    def _new_epoch(self, retire: Producer | None = None) -> PendingProducer:
+        self._pass("fence", ahead=retire is not None)
+        pending = super()._new_epoch(retire)
+        if retire is None:
+            eventually(lambda: not pending._thread.is_alive() or self._driver.over.is_set(), PATIENCE, 0.01)
+        else:
+            self._driver.ahead.append(pending)
+        return pending
+
+    def _look(self, batch: Batch, patience: Patience) -> Marker | None:
+        self._pass("read marker")
+        self._looking = True
+        marker = super()._look(batch, patience)
+        self._looking = False
+        self.said = _words(marker)
+        return marker
+
+    def _point(self, point: str, batch_id: int) -> None:
+        if point == "before_write":
+            self._pass("row", self.first)
+        elif point == "before_commit":
+            self._pass("commit")
+
+    def _gated(self, store: Any, method: str, action: str) -> None:
+        """Put a gate before a method of the marker's store."""
+        original: Callable[..., Any] = getattr(store, method)
+
+        def gated(*arguments: Any, **options: Any) -> Any:
+            if self._looking:
+                return original(*arguments, **options)
+            self._pass(action)
+            came = original(*arguments, **options)
+            if action == "read marker":
+                self.said = _words(came)
+            return came
+
+        setattr(store, method, gated)
+
+    def _pass(self, action: str, row: int | None = None, ahead: bool = False) -> None:
+        """Say what came back for the step before, and stand at the next gate."""
+        self.tell()
+        self.said = None if ahead else "ok"
+        self._driver.gate(action, self._batch_id, row, ahead)
+
+    def tell(self) -> None:
+        """Say what came back for the last step of this batch, if anybody waits for that."""
+        if self.said is not None:
+            self._driver.tell(self.said)
+        self.said = None
+
+
+class _Query:
+    """Stands for the running query: where the sink's note about its marker's topic is kept."""
+
+    def __init__(self, checkpoint: SmallCheckpoint):
+        self._file = checkpoint.directory / "exactly-once"
+
+    def witness(self, name: str) -> _Query:
+        return self
+
+    @property
+    def name(self) -> str:
+        return self._file.name
+
+    def read(self) -> str | None:
+        return self._file.read_text() if self._file.exists() else None
+
+    def write(self, text: str) -> None:
+        self._file.write_text(text)
+
+
+def _words(marker: Marker | None) -> str:
+    return f"batch {marker.batch_id}" if marker else "none"
