@@ -1,4 +1,4 @@
-"""Repeat for hours what the tests do once: chaos under many seeds, and the crash tests over and over.
+"""Repeat for hours what the tests do once: chaos under many seeds, the model against Kafka, the crash tests.
 
 Ten seeds of three minutes take about 50 minutes, a hundred repeats of the crash tests about three hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
@@ -16,8 +16,8 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --minutes 0.5 --repeats 1  try it out: about four minutes
-  python -m labs soak --seeds 0 --tests tests/sink         only one part, a hundred times
+  python -m labs soak --seeds 1 --minutes 0.5 --walks 1 --repeats 1  try it out: about four minutes
+  python -m labs soak --seeds 0 --walks 0 --tests tests/sink  only one part, a hundred times
 
 The exit code is 0 only if every audit was valid and every test passed.
 """
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--first-seed", type=int, default=1, metavar="SEED", help="then the next (default: %(default)s)"
     )
     parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
+    parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
     parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
     parser.add_argument("--output", type=Path, default=Path("out/soak"), metavar="DIR", help="(default: %(default)s)")
@@ -66,5 +67,8 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         options = ["--seed", str(seed), "--minutes", f"{arguments.minutes:g}", "--output", str(output)]
         yield f"chaos-seed-{seed}", [*python, "labs", "chaos", *options]
+    if arguments.walks:
+        yield "replays", [*python, "labs", "model", "--replay", "--times", "10"]
+        yield "walks", [*python, "labs", "model", "--walks", str(arguments.walks)]
     for n in range(1, arguments.repeats + 1):
         yield f"repeat-{n}", [*python, "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]

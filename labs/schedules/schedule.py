@@ -80,9 +80,14 @@ class Event(NamedTuple):
             verb = verb or "delivers, and loses the answer to,"
             what = f"{verb} {self.whose}'s {OF_A_REQUEST[self.request].format(**fields)}"
         else:
-            what = WORDS[self.action].format(**fields)
+            what = in_words(WORDS[self.action], self)
         epoch = f" (epoch {self.epoch})" if self.epoch is not None and self.epoch >= 0 else ""
         return f"{self.actor} {what}{epoch}" + (f": {self.answer}" if self.answer else "")
+
+
+def in_words(words: str, event: Event) -> str:
+    """Fill in what an event says; a plan that came to nothing says no record."""
+    return words.format(**event._asdict()).replace(", up to record None", "")
 
 
 class Schedule(NamedTuple):

@@ -18,7 +18,7 @@ FOUND = {
     "idempotent producer": ("doubled", 6),
     "transactions, no marker": ("doubled", 12),
     "marker read before the epoch": ("doubled", 17),
-    "done batch not drained": ("stuck", 7),
+    "done batch not drained": ("stuck", 14),
     "one epoch for all batches": ("torn", 13),
     "marker without the plan": ("lost", 13),
     "marker that expires": ("doubled", 17),

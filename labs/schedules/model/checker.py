@@ -29,6 +29,10 @@ class Model(Protocol[State]):
         """Say what is wrong with a state: its anomaly's name."""
         ...
 
+    def ending(self, state: State) -> Iterator[tuple[Event, State]]:
+        """Yield how it ends from a state in which it is stuck, if that shows anything."""
+        ...
+
     def visible(self, state: State) -> tuple[int, ...]:
         """Return the records that a read_committed reader sees, in their order."""
         ...
@@ -37,6 +41,8 @@ class Model(Protocol[State]):
 @dataclass(frozen=True)
 class Checked:
     """What a check found: an anomaly and the shortest way to it, or none in any of the states.
+
+    The way to where it is stuck goes on to the end: to the driver that gets no further.
 
     `taken` counts the moves by actor, action and request, so that nobody is content with a model in which nothing
     happens. `complete` is False if the search gave up at its limit.
@@ -71,13 +77,17 @@ def check(model: Model[State], limit: int | None = None, progress: Callable[[int
     queue, taken = deque([first]), Counter[tuple[str, ...]]()
 
     def checked(anomaly: str | None, state: State, complete: bool) -> Checked:
-        moves = []
+        moves, end = [], state
         while step := came_from[state]:
             before, move = step
             moves.append(with_sight(model, move, before, state))
             state = before
+        moves.reverse()
+        for move, following in model.ending(end) if anomaly == "stuck" else ():
+            moves.append(with_sight(model, move, end, following))
+            end = following
         seconds = time.perf_counter() - began
-        return Checked(model.name, anomaly, tuple(moves[::-1]), len(came_from), seconds, complete, taken)
+        return Checked(model.name, anomaly, tuple(moves), len(came_from), seconds, complete, taken)
 
     while queue:
         state = queue.popleft()

@@ -83,5 +83,8 @@ class DownstreamStage:
         # An older consumer may sleep for ever, so that nobody is left to write what lies behind the newest.
         return "lost" if set(range(state.consumers[-1].record)) - set(state.written) else None
 
+    def ending(self, state: State) -> Iterator[tuple[Event, State]]:
+        return iter(())
+
     def visible(self, state: State) -> tuple[int, ...]:
         return state.written

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from labs.schedules.model.broker import FENCED, Answer, carried_out, is_open, timed_out
-from labs.schedules.model.properties import anomaly
+from labs.schedules.model.properties import anomaly, ending
 from labs.schedules.model.state import COMING, NEVER, Driver, Request, State, begin, spent, with_driver
 from labs.schedules.schedule import REQUESTS, Event
 
@@ -186,6 +186,9 @@ class Stage:
 
     def anomaly(self, state: State) -> str | None:
         return anomaly(self, state)
+
+    def ending(self, state: State) -> Iterator[tuple[Event, State]]:
+        return ending(self, state)
 
     def visible(self, state: State) -> tuple[int, ...]:
         """Return the committed records, in the order of the topic."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from labs.schedules.model.state import Driver, State
+from labs.schedules.schedule import Event
 
 if TYPE_CHECKING:
     from labs.schedules.model.kafka import Stage
@@ -33,7 +35,16 @@ def anomaly(stage: Stage, state: State) -> str | None:
 @functools.lru_cache(maxsize=100_000)
 def recovers(stage: Stage, state: State) -> bool:
     """Tell whether a fresh driver that nobody disturbs finishes from here, or refuses."""
-    state = state._replace(drivers=(Driver(state.noted + 1),))
-    while not state.refused and state.drivers[0].alive and state.drivers[0].batch < stage.batches:
-        _, state = next(stage.moves(state))
+    for _, following in ending(stage, state):
+        state = following
     return state.refused or state.noted == stage.batches - 1
+
+
+def ending(stage: Stage, state: State) -> Iterator[tuple[Event, State]]:
+    """Yield what becomes of a fresh driver that nobody disturbs, once all others have crashed."""
+    gone = tuple(driver._replace(alive=False) for driver in state.drivers)
+    state = state._replace(drivers=(*gone, Driver(state.noted + 1)), net=frozenset(), luck=())
+    yield Event("supervisor", "start", state.noted + 1, whose=f"driver {len(gone) + 1}"), state
+    while not state.refused and state.drivers[-1].alive and state.drivers[-1].batch < stage.batches:
+        event, state = next(stage.moves(state))
+        yield event, state

@@ -127,6 +127,9 @@ class SharedStage:
             return "doubled"
         return "lost" if set(range(state.batch * self.drivers * self.rows)) - set(state.topic) else None
 
+    def ending(self, state: State) -> Iterator[tuple[Event, State]]:
+        return iter(())
+
     def visible(self, state: State) -> tuple[int, ...]:
         return state.topic
 

@@ -100,6 +100,9 @@ class TwoPhaseStage:
         behind = state.fates[: state.batch]
         return "stuck" if state.alive and not self.recovers and "open" in behind else None
 
+    def ending(self, state: State) -> Iterator[tuple[Event, State]]:
+        return iter(())
+
     def visible(self, state: State) -> tuple[int, ...]:
         return state.topic
 

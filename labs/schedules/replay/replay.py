@@ -12,13 +12,11 @@ from labs.schedules.schedule import Event, Schedule
 
 
 class Replayed(NamedTuple):
-    """What came of it. `happened` has what really came back and was seen; `ended` is how an undisturbed driver fared
-    afterwards, where the model says that none gets any further."""
+    """What came of it. `happened` has what really came back and was seen."""
 
     found: Schedule
     happened: Schedule
     audit: Audit
-    ended: str = ""
 
     @property
     def differences(self) -> list[str]:
@@ -41,9 +39,7 @@ def replay(schedule: Schedule, stage: Stage, bench: Bench) -> Replayed:
     expires = any(event.action == "time out" for event in schedule.events)
     with Player(stage, bench, expires) as player:
         happened = player.play(schedule)
-        stuck = schedule.anomaly == "stuck"
-        ended = player.finish() if stuck else ""
-        return Replayed(schedule, happened, judge(player, all_of_it=stuck), ended)
+        return Replayed(schedule, happened, judge(player, all_of_it=schedule.anomaly == "stuck"))
 
 
 def came_of(event: Event) -> tuple[str, tuple[int, ...] | None]:
