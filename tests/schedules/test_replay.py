@@ -1,4 +1,4 @@
-"""What the model finds happens on the real Kafka too, step by step; and what cannot be carried out is said in a line."""
+"""What the model finds happens on the real Kafka too, step by step; what cannot be carried out is said in a line."""
 
 from __future__ import annotations
 
