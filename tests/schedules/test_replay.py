@@ -43,8 +43,9 @@ def test_every_stage_with_a_counterexample_on_kafka_is_replayed():
 
 def test_sink_survives_what_tears_the_one_that_keeps_its_epoch(kafka):
     schedule = check(STAGES["one epoch for all batches"]).schedule
-    fence = Event("driver 1", "fence", 1, answer="ok")
+    fence = Event("driver 1", "fence", 1, answer="epoch 1")
     events = [*schedule.events[:10], fence, *schedule.events[10:]]
+    events[12] = events[12]._replace(epoch=1)  # its record
     events[-1] = events[-1]._replace(answer="fenced", sees=None)
     replayed = replay(Schedule("the sink", tuple(events)), STAGES["the sink"], kafka)
     assert replayed.differences == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 from labs.evidence.auditor.audit import Audit
@@ -12,7 +13,7 @@ from labs.schedules.schedule import Event, Schedule
 
 
 class Replayed(NamedTuple):
-    """What came of it. `happened` has what really came back and was seen; `ended` is how an undisturbed driver fared
+    """What came of it. `happened` is what went over the wire and was seen; `ended` is how an undisturbed driver fared
     afterwards, where the model says that none gets any further."""
 
     found: Schedule
@@ -22,12 +23,15 @@ class Replayed(NamedTuple):
 
     @property
     def differences(self) -> list[str]:
-        """Where the system did not do what the model says, a line each; none if they agree."""
-        pairs = zip(self.found.events, self.happened.events, strict=True)
+        """Where the system did not do what the model says, a line each; none if they agree.
+
+        Compared are the steps, their epochs and answers, and what a reader sees; then the anomaly.
+        """
+        pairs = itertools.zip_longest(_to_compare(self.found), _to_compare(self.happened))
         lines = [
-            f"step {n}, {model._replace(answer='')}: the model says {_came_of(model)}, and Kafka {_came_of(real)}"
+            f"step {n}: the model says {_in_words(model)}, and Kafka {_in_words(real)}"
             for n, (model, real) in enumerate(pairs, 1)
-            if _came_of(model) != _came_of(real)
+            if model != real
         ]
         named = {anomaly.name for anomaly in self.audit.counts if anomaly.is_error}
         expected = {IN_THE_AUDITORS_WORDS[self.found.anomaly].name} if self.found.anomaly else set()
@@ -46,8 +50,33 @@ def replay(schedule: Schedule, stage: Stage, bench: Bench) -> Replayed:
         return Replayed(schedule, happened, judge(player, all_of_it=stuck), ended)
 
 
-def _came_of(event: Event) -> tuple[str, tuple[int, ...] | None]:
-    """Return the answer in the words that both have for it, and what a reader sees where that has changed."""
-    if event.answer.startswith("epoch ") or event.answer in ("", "known already"):
-        return "ok", event.sees
-    return event.answer, event.sees
+def _to_compare(schedule: Schedule) -> list[Event]:
+    """Return the events in the words that both have for them.
+
+    Epochs are counted from 0 in the order in which they were granted, as the model does: where a transaction is open,
+    Kafka takes one epoch to fence its producer and grants the next one.
+    """
+    granted = sorted({epoch for event in schedule.events if (epoch := _granted(event)) is not None})
+    number = {epoch: n for n, epoch in enumerate(granted)}
+    return [_plain(event, number) for event in schedule.events]
+
+
+def _plain(event: Event, number: dict[int, int]) -> Event:
+    epoch = None if event.epoch is None or event.epoch < 0 else number.get(event.epoch, event.epoch)
+    answer, granted = event.answer, _granted(event)
+    if granted is not None:
+        answer = f"epoch {number[granted]}"
+    elif answer in ("", "known already"):
+        answer = "ok"
+    return event._replace(answer=answer, epoch=epoch)
+
+
+def _in_words(event: Event | None) -> str:
+    if event is None:
+        return "nothing more"
+    return f"{event}" + ("" if event.sees is None else f", and a reader sees {list(event.sees)}")
+
+
+def _granted(event: Event) -> int | None:
+    word, _, number = event.answer.partition(" ")
+    return int(number) if word == "epoch" else None
