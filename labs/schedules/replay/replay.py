@@ -13,8 +13,11 @@ from labs.schedules.schedule import Event, Schedule
 
 
 class Replayed(NamedTuple):
-    """What came of it. `happened` is what went over the wire and was seen; `ended` is how an undisturbed driver fared
-    afterwards, where the model says that none gets any further."""
+    """What came of it.
+
+    `happened` is what went over the wire and was seen, with the auditor's anomaly. `ended` is how an undisturbed driver
+    fared afterwards, where the model says that none gets any further.
+    """
 
     found: Schedule
     happened: Schedule
@@ -33,10 +36,8 @@ class Replayed(NamedTuple):
             for n, (model, real) in enumerate(pairs, 1)
             if model != real
         ]
-        named = {anomaly.name for anomaly in self.audit.counts if anomaly.is_error}
-        expected = {IN_THE_AUDITORS_WORDS[self.found.anomaly].name} if self.found.anomaly else set()
-        if named != expected:
-            lines.append(f"the model says {self.found.anomaly}, and the auditor {', '.join(named) or 'valid'}")
+        if self.happened.anomaly != self.found.anomaly:
+            lines.append(f"the model says {self.found.anomaly}, and the auditor {self.happened.anomaly or 'valid'}")
         return lines
 
 
@@ -47,7 +48,16 @@ def replay(schedule: Schedule, stage: Stage, bench: Bench) -> Replayed:
         happened = player.play(schedule)
         stuck = schedule.anomaly == "stuck"
         ended = player.finish() if stuck else ""
-        return Replayed(schedule, happened, judge(player, all_of_it=stuck), ended)
+        audit = judge(player, all_of_it=stuck)
+        return Replayed(schedule, happened._replace(anomaly=_shown(audit, schedule.anomaly)), audit, ended)
+
+
+def _shown(audit: Audit, expected: str | None) -> str | None:
+    """Return the anomaly that the auditor finds, by the model's name if it is the expected one."""
+    named = {anomaly for anomaly in audit.counts if anomaly.is_error}
+    if named == {IN_THE_AUDITORS_WORDS.get(expected or "")}:
+        return expected
+    return ", ".join(sorted(anomaly.name for anomaly in named)) or None
 
 
 def _to_compare(schedule: Schedule) -> list[Event]:
