@@ -6,10 +6,11 @@
     print(recorder.schedule("the sink"))
 
 Guarantee: requests, epochs, records and answers are those on the wire, in the proxy's order. Where it stops: what does
-not go over the wire has to be told. `points` tells that a batch is planned when the sink begins to write it, though
-Spark has planned it before; and that it is noted when the sink is done, though Spark notes it only then. Who may not
-even write to a partition, because its epoch is old, sends no record; it is seen when it ends its transaction. All
-produce requests are kept until the recorder is gone, so it is for runs of batches that one can draw.
+not go over the wire has to be told, and so has the reading of a marker, which is not read here. `points` tells that a
+batch is planned when the sink begins to write it, though Spark has planned it before; and that it is noted when the
+sink is done, though Spark notes it only then. A driver whose epoch is old before its first record is refused already
+when it registers the partition, and sends no record: that refusal is not read, and has to be told. All produce requests
+are kept as long as the recorder is, which is meant for as many batches as one can draw.
 """
 
 from __future__ import annotations
