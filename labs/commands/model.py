@@ -17,6 +17,7 @@ EXAMPLES = """examples:
   python -m labs model --stage "the sink" --batches 3
   python -m labs model --walks 100                         the real sink, at random, against the model of it
   python -m labs model --replay --times 10                 each counterexample on a real Kafka, ten times over
+  python -m labs model --stage "at least once" --replay --draw happened.svg
 
 The exit code is 0 if every stage could be explored, whatever was found in it. Stages that should be right are
 explored to the end: no state of theirs, within the bounds, has an anomaly.
@@ -31,7 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{bound}", type=_whole, metavar="N", help="(default: the stage's own, mostly 2)")
     parser.add_argument("--limit", type=_whole, metavar="N", help="give up after so many states")
     parser.add_argument("--show", action="store_true", help="print the shortest schedule of each anomaly")
-    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the schedule of the one stage")
+    parser.add_argument(
+        "--draw",
+        type=Path,
+        metavar="FILE.svg",
+        help="draw the one stage's schedule; with --replay, what went over the wire",
+    )
     parser.add_argument("--replay", action="store_true", help="carry each schedule out on a real Kafka, and audit it")
     parser.add_argument("--times", type=_whole, default=1, metavar="N", help="so many times each (default: 1)")
     parser.add_argument("--walks", type=_whole, metavar="N", help="walk the real sink at random, N times")
@@ -68,6 +74,7 @@ def _walk(walks: int) -> int:
 def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namespace) -> int:
     """Carry out what was found in the stages that write to Kafka by themselves; 1 if Kafka disagrees with the model."""
     from labs.commands.progress import bench_progress, plain_console
+    from labs.schedules.diagram import draw
     from labs.schedules.model.checker import check
     from labs.schedules.model.kafka import Stage
     from labs.schedules.model.stages import STAGES
@@ -89,6 +96,8 @@ def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namesp
                 progress.show(f"{stage.name}, replayed", n, arguments.times)
                 replayed = replay(schedule, stage, kafka)
                 differences.append(replayed.differences)
+                if arguments.draw:
+                    arguments.draw.write_text(draw(replayed.happened))
             said = ", ".join(f"{times} {a.name.lower()}" for a, times in replayed.audit.counts.items()) or "valid"
             agreed = sum(not lines for lines in differences)
             print(f"{stage.name:<31} {schedule.anomaly:<13} {said:<24} {agreed:>4} of {arguments.times}")
@@ -126,9 +135,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{name:<31} {what:<13} {steps:>5} {found.states:>9,} {found.seconds:>7.1f}")
         if arguments.show and found.anomaly:
             print(f"\n{schedule}\n")
-        if arguments.draw:
-            if not found.anomaly:
-                raise ValueError(f"{name}: nothing was found, so there is nothing to draw")
+        if arguments.draw and not found.anomaly:
+            raise ValueError(f"{name}: nothing was found, so there is nothing to draw")
+        if arguments.draw and not arguments.replay:
             arguments.draw.write_text(draw(schedule))
     if arguments.replay:
         return _replay(names, bounds, arguments)

@@ -33,10 +33,23 @@ class Passage(NamedTuple):
     done: str
 
 
+class Sighting(NamedTuple):
+    """What who watches is shown of one message: its line of the log, and all of its bytes, with the length.
+
+    `request` is the header of the request, or of the one that is answered: the very same object, by which the two are
+    found to belong together. `answer` is Kafka's answer to a request that was held, and is delivered now.
+    """
+
+    passage: Passage
+    request: RequestHeader
+    frame: bytes
+    answer: bytes = b""
+
+
 class Network(Protocol):
     """What a connection asks of the network that it passes through."""
 
-    log: deque[Passage]
+    def note(self, sighting: Sighting) -> None: ...
 
     async def connect(self) -> tuple[StreamReader, StreamWriter]: ...
 
@@ -145,7 +158,7 @@ class ProxiedConnection:
 
     def _log(self, request: RequestHeader, direction: Direction, frame: bytes, done: str) -> None:
         who = (self._number, request.client_id, request.transactional_id, request.kind)
-        self._network.log.append(Passage(datetime.now(), *who, direction, len(frame), done))
+        self._network.note(Sighting(Passage(datetime.now(), *who, direction, len(frame), done), request, frame))
 
 
 async def _frames(reader: StreamReader, largest: int | None = None) -> AsyncIterator[bytes]:

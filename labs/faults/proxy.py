@@ -23,10 +23,10 @@ from typing import Any
 from labs.equipment.broker import Broker
 from labs.faults.kafka_framing import Answer, Request
 from labs.faults.network_fault import HeldRequest, NetworkFault, exchange
-from labs.faults.proxied_connection import Passage
-from labs.faults.proxy_server import ProxyServer
+from labs.faults.proxied_connection import Passage, Sighting
+from labs.faults.proxy_server import ProxyServer, Watcher
 
-__all__ = ["Answer", "HeldRequest", "NetworkFault", "Passage", "Proxy", "Request", "proxied_broker"]
+__all__ = ["Answer", "HeldRequest", "NetworkFault", "Passage", "Proxy", "Request", "Sighting", "proxied_broker"]
 
 
 class Proxy:
@@ -50,6 +50,18 @@ class Proxy:
     def log(self) -> list[Passage]:
         """The last 20,000 messages, oldest first: `pandas.DataFrame(proxy.log)` makes a table of them."""
         return list(self._server.log)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Show `watcher` each message from now on, before it goes on, in the proxy's own thread.
+
+        It may call nothing of the proxy's, must not wait, and must not raise: the connection would end. What nobody
+        watches is neither kept nor read.
+        """
+        self._server.watch(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Show it no more."""
+        self._server.unwatch(watcher)
 
     def forward_to(self, port: int) -> None:
         """Say at which port of 127.0.0.1 the broker really listens."""
@@ -117,7 +129,8 @@ class Proxy:
         answer = Answer(request, exchange(self._server.broker_port, held.frame, timeout))
         done = f"{'delivered late' if heard else 'delivered again'}: {answer.error or 'no error'}"
         who = (0, request.client_id, request.transactional_id, request.kind)
-        self._server.log.append(Passage(datetime.now(), *who, "request", len(held.frame), done))
+        passage = Passage(datetime.now(), *who, "request", len(held.frame), done)
+        self._server.tell(Sighting(passage, request, held.frame, answer.frame))
         if heard:
             self._server.answer(held, answer)
         return answer

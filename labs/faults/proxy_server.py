@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 from labs.faults.kafka_framing import Answer, RequestHeader
 from labs.faults.network_fault import Direction, HeldRequest, NetworkFault
-from labs.faults.proxied_connection import BUFFER, Passage, ProxiedConnection
+from labs.faults.proxied_connection import BUFFER, Passage, ProxiedConnection, Sighting
 
 LOG_LENGTH = 20_000  # messages
 Fault = TypeVar("Fault", bound=NetworkFault)
+Watcher = Callable[[Sighting], object]
 
 
 class ProxyServer:
@@ -30,6 +31,7 @@ class ProxyServer:
         self.port: int = self._listener.getsockname()[1]
         self.broker_port: int | None = None
         self.log: deque[Passage] = deque(maxlen=LOG_LENGTH)
+        self._watchers: tuple[Watcher, ...] = ()
         self._armed: list[NetworkFault] = []
         self._armed_lock = threading.Lock()
         self._connections: set[ProxiedConnection] = set()
@@ -70,6 +72,17 @@ class ProxyServer:
         """Give the client, if it still waits, the answer to its held request."""
         self._call(held.answers.put_nowait, answer)
 
+    def watch(self, watcher: Watcher) -> None:
+        self._call(lambda: setattr(self, "_watchers", (*self._watchers, watcher)))
+
+    def unwatch(self, watcher: Watcher) -> None:
+        if self._thread.is_alive():
+            self._call(lambda: setattr(self, "_watchers", tuple(each for each in self._watchers if each != watcher)))
+
+    def tell(self, sighting: Sighting) -> None:
+        """Note a message that did not come over a connection of a client's."""
+        self._call(self.note, sighting)
+
     def close(self) -> None:
         if self._thread.is_alive():
             self._call(self._closing.set)
@@ -85,6 +98,12 @@ class ProxyServer:
                 self._armed.remove(fault)
                 fault.request = request
         return fault
+
+    def note(self, sighting: Sighting) -> None:
+        """Write a message into the log, and show it to who watches, before it goes on."""
+        self.log.append(sighting.passage)
+        for watcher in self._watchers:
+            watcher(sighting)
 
     async def connect(self) -> tuple[StreamReader, StreamWriter]:
         """Connect to the broker, as soon as there is one that can be reached. Raises OSError."""

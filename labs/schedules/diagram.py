@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from html import escape
 
-from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, SUPERVISOR, Event, Schedule, in_words
+from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, SUPERVISOR, Event, Schedule, filled
 
 LANE, LEFT, STEP, TOP = 190, 110, 30, 86  # pixels: between drivers, to the first, between steps, above the first
 NETWORK, HOLD = 340, 80  # between the last driver and Kafka, and before Kafka where requests are held
@@ -24,6 +24,7 @@ LABELS = {
     "row": "record {row}",
     "marker": "marker {batch}",
     "commit": "commit",
+    "abort": "abort",
     "plan": "plans batch {batch}, up to record {row}",
     "note": "notes: batch {batch} done",
     "decide": "decides: commit batch {batch}",
@@ -99,7 +100,7 @@ def _is_fatal(event: Event) -> bool:
 
 
 def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
-    label = in_words(LABELS.get(event.action, event.action), event)
+    label = filled(LABELS.get(event.action, event.action), event)
     epoch = f" · epoch {event.epoch}" if event.epoch is not None and event.epoch >= 0 else ""
     driver, kafka = lanes.get(_program(event), 0), lanes["Kafka"]
     middle = kafka - HOLD

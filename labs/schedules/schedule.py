@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-REQUESTS = ("fence", "read marker", "row", "marker", "commit")
+REQUESTS = ("fence", "read marker", "row", "marker", "commit", "abort")
 OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "crash", "wake")
 NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
 STARTS = ("start", "start at record", "restore and start")
@@ -27,6 +27,7 @@ WORDS = {
     "row": "sends record {row} of batch {batch}",
     "marker": "sends the marker of batch {batch}",
     "commit": "commits batch {batch}",
+    "abort": "aborts batch {batch}",
     "note": "notes in its checkpoint that batch {batch} is done",
     "decide": "notes the decision: batch {batch} is to be committed",
     "read": "reads record {row}",
@@ -48,6 +49,7 @@ OF_A_REQUEST = {
     "row": "record {row} of batch {batch}",
     "marker": "marker of batch {batch}",
     "commit": "commit of batch {batch}",
+    "abort": "abort of batch {batch}",
 }
 
 
@@ -80,14 +82,16 @@ class Event(NamedTuple):
             verb = verb or "delivers, and loses the answer to,"
             what = f"{verb} {self.whose}'s {OF_A_REQUEST[self.request].format(**fields)}"
         else:
-            what = in_words(WORDS[self.action], self)
+            what = filled(WORDS[self.action], self)
         epoch = f" (epoch {self.epoch})" if self.epoch is not None and self.epoch >= 0 else ""
         return f"{self.actor} {what}{epoch}" + (f": {self.answer}" if self.answer else "")
 
 
-def in_words(words: str, event: Event) -> str:
-    """Fill in what an event says; a plan that came to nothing says no record."""
-    return words.format(**event._asdict()).replace(", up to record None", "")
+def filled(words: str, event: Event) -> str:
+    """Fill an event's fields into words about it. Who saw a batch planned need not know how far: that is left out."""
+    if event.row is None:
+        words = words.removesuffix(", up to record {row}")
+    return words.format(**event._asdict())
 
 
 class Schedule(NamedTuple):

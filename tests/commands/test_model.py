@@ -32,6 +32,14 @@ def test_schedule_in_words_and_drawn(capsys, tmp_path):
     assert drawing.read_text().startswith("<svg")
 
 
+def test_what_happened_on_kafka_is_drawn_as_it_went_over_the_wire(capsys, tmp_path):
+    drawing = tmp_path / "happened.svg"
+    assert main(["model", "--stage", "idempotent producer", "--replay", "--draw", str(drawing)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["duplicate", "1", "of", "1"]
+    assert "idempotent producer: doubled" in drawing.read_text()
+    assert "driver 2 sends record 0 of batch 0: ok" in drawing.read_text()
+
+
 def test_limit_is_said(capsys):
     assert main(["model", "--stage", "the sink", "--limit", "200"]) == 0
     assert "gave up" in capsys.readouterr().out

@@ -197,6 +197,32 @@ def test_broker_may_be_restarted_behind_the_proxy(broker, proxy, topic):
     assert read(proxy, topic) == [b"before", b"after"]
 
 
+def test_who_watches_is_shown_each_message_with_its_bytes_until_it_looks_away(proxy, topic):
+    made, seen = producer(proxy, client_id="watched"), []
+    proxy.watch(seen.append)
+    held = proxy.hold_next_request(Request.PRODUCE, cut_client=False, client_id="watched")
+    made.produce(topic, b"held for a while")
+    held.wait()
+    held.deliver()
+    made.flush(30)
+    send(made, topic, b"passed")
+    proxy.unwatch(seen.append)
+    send(made, topic, b"nobody looks")
+    told = [each for each in seen if (each.passage.kind, each.passage.client_id) == (Request.PRODUCE, "watched")]
+    assert [(each.passage.direction, each.passage.done) for each in told] == [
+        ("request", "held"),
+        ("request", "delivered late: no error"),
+        ("request", "passed"),
+        ("response", "passed"),
+    ]
+    kept, delivered, request, response = told
+    assert (kept.request is delivered.request, request.request is response.request) == (True, True)
+    assert kept.frame == delivered.frame == held.frame
+    assert (b"held for a while" in kept.frame, b"passed" in request.frame) == (True, True)
+    assert int.from_bytes(delivered.answer[4:8], "big") == kept.request.correlation_id
+    assert not kept.answer
+
+
 # Responses: the broker has done it, and the client does not know
 
 

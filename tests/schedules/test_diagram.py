@@ -47,6 +47,20 @@ def test_every_actor_has_a_lane_and_every_step_a_number(drawing):
     assert {"crashes", "held", "fenced", "starts at batch 0", "aborts: timed out"} <= set(texts)
 
 
+def test_abort_and_its_delivery_and_a_plan_that_nobody_has_read_are_drawn():
+    plan, abort = Event("driver 1", "plan", 3), Event("driver 1", "abort", 3, epoch=2, answer=HELD)
+    late = Event("network", "deliver", 3, epoch=2, answer="fenced", request="abort", whose="driver 1")
+    schedule = Schedule("recorded", (plan, abort, late))
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert str(schedule).splitlines()[1:] == [
+        "  1. driver 1 plans batch 3",
+        "  2. driver 1 aborts batch 3 (epoch 2): held",
+        "  3. network delivers driver 1's abort of batch 3 (epoch 2): fenced",
+    ]
+    texts = {text.text for text in ElementTree.fromstring(draw(schedule)).iter(f"{SVG}text")}
+    assert {"plans batch 3", "abort · epoch 2", "abort of driver 1 · epoch 2 arrives"} <= texts
+
+
 def test_a_record_that_is_seen_twice_stands_out(drawing):
     colours = [box.get("fill") for box in drawing.iter(f"{SVG}rect")]
     assert colours.count("#E69F00") == 1

@@ -8,7 +8,7 @@ from labs.schedules.model.checker import check
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import STAGES
 from labs.schedules.replay.player import CannotPlay, Player, bench
-from labs.schedules.replay.replay import replay
+from labs.schedules.replay.replay import Replayed, replay
 from labs.schedules.schedule import HELD, Event, Schedule
 
 COUNTEREXAMPLES = [
@@ -36,6 +36,23 @@ def test_counterexample_happens_on_kafka_as_the_model_says(kafka, name):
     assert replay(check(stage).schedule, stage, kafka).differences == []
 
 
+def test_what_differs_is_one_line_a_step():
+    found = check(STAGES["transactions, no marker"]).schedule
+    events = list(found.events)
+    events[1] = events[1]._replace(answer="epoch 3")  # other numbers in the same order: no difference
+    events[2:5] = [event._replace(epoch=3) for event in events[2:5]]
+    events[8] = events[8]._replace(answer="epoch 5")
+    events[9:11] = [event._replace(epoch=5) for event in events[9:11]]
+    events[11] = events[11]._replace(epoch=3, sees=(0, 1))
+    happened = Schedule(found.stage, (*events, Event("driver 2", "note", 0)), None)
+    assert Replayed(found, happened, None).differences == [
+        "step 12: the model says driver 2 commits batch 0 (epoch 1): ok, and a reader sees [0, 1, 0, 1], "
+        "and Kafka driver 2 commits batch 0 (epoch 0): ok, and a reader sees [0, 1]",
+        "step 13: the model says nothing more, and Kafka driver 2 notes in its checkpoint that batch 0 is done: ok",
+        "the model says doubled, and the auditor valid",
+    ]
+
+
 def test_every_stage_with_a_counterexample_on_kafka_is_replayed():
     kafka_stages = {name: stage for name, stage in STAGES.items() if isinstance(stage, Stage)}
     assert [name for name, stage in kafka_stages.items() if check(stage).anomaly] == COUNTEREXAMPLES
@@ -43,8 +60,9 @@ def test_every_stage_with_a_counterexample_on_kafka_is_replayed():
 
 def test_sink_survives_what_tears_the_one_that_keeps_its_epoch(kafka):
     schedule = check(STAGES["one epoch for all batches"]).schedule
-    fence = Event("driver 1", "fence", 1, answer="ok")
+    fence = Event("driver 1", "fence", 1, answer="epoch 1")
     events = [*schedule.events[:10], fence, *schedule.events[10:]]
+    events[12] = events[12]._replace(epoch=1)  # its record
     events[-1] = events[-1]._replace(answer="fenced", sees=None)
     replayed = replay(Schedule("the sink", tuple(events)), STAGES["the sink"], kafka)
     assert replayed.differences == []

@@ -24,8 +24,9 @@ from labs.equipment.broker import Broker
 from labs.equipment.topics import admin, create_topic, remove_topics
 from labs.evidence.readers.decided import wait_until_decided
 from labs.evidence.readers.results import read_visible
-from labs.faults.proxy import HeldRequest, Proxy, Request, proxied_broker
+from labs.faults.proxy import HeldRequest, Passage, Proxy, Request, proxied_broker
 from labs.schedules.model.kafka import Stage
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.checkpoint import SmallCheckpoint
 from labs.schedules.replay.driver import DONE, Driver, Step
 from labs.schedules.replay.played_driver import PlayedDriver
@@ -86,6 +87,8 @@ class Player:
         self._delivered: set[tuple[str, Step]] = set()
         self._at = "before the first step"
         self._seen: tuple[int, ...] = ()
+        self.told: list[Event] = []  # each step with the answer as its driver gives it, who knows no wire
+        self._recorder = Recorder(bench.proxy, self.topic, self._marker_topic, driver_of=self._driver_of)
         self._stack = ExitStack()
 
     def __enter__(self) -> Player:
@@ -97,6 +100,7 @@ class Player:
             create_topic(self._bench.direct, self._marker_topic, partitions=1, cleanup_policy="compact,delete")
         self._stack.callback(remove_topics, self._bench.direct, self.topic, self._marker_topic)
         self._stack.callback(self._bench.proxy.disarm)
+        self._stack.enter_context(self._recorder)
         self._start("driver 1", 0)
         return self
 
@@ -106,22 +110,29 @@ class Player:
         self._stack.close()
 
     def play(self, schedule: Schedule) -> Schedule:
-        """Carry out all steps, and return them as they happened. Raises CannotPlay."""
-        return schedule._replace(
-            events=tuple(self.step(event, n) for n, event in enumerate(schedule.events, 1)), anomaly=None
-        )
+        """Carry out all steps, and return what happened. Raises CannotPlay.
 
-    def step(self, event: Event, number: int) -> Event:
-        """Carry out one step, and return it with what came back and what a reader sees. Raises CannotPlay."""
+        Its requests, epochs and answers are those on the wire; what a reader sees was asked of one after each step.
+        """
+        for n, event in enumerate(schedule.events, 1):
+            self._step(event, n)
+        return self._recorder.schedule(schedule.stage)
+
+    def _step(self, event: Event, number: int) -> None:
         self._at = f"step {number} ({event._replace(answer='')})"
+        heard = self._recorder.heard
         try:
             answer = self._carry_out(event)
+            carried = event.action != "lose" and (event.request or event.action) in KINDS
+            if not carried or self._recorder.heard == heard:  # or the client refused it by itself
+                self._recorder.tell(self._told(event, answer))
+            before, self._seen = self._seen, self.visible()
+            self._recorder.looked(self._seen)
+            self.told.append(event._replace(answer=answer, sees=None if self._seen == before else self._seen))
         except (TimeoutError, RuntimeError, OSError) as error:
             if isinstance(error, CannotPlay):
                 raise
             raise self._refuse(str(error)) from error
-        seen, self._seen = self._seen, self.visible()
-        return event._replace(answer=answer, sees=None if self._seen == seen else self._seen)
 
     def visible(self) -> tuple[int, ...]:
         """Return the records that a read_committed reader sees now."""
@@ -266,6 +277,15 @@ class Player:
             "transaction_timeout_ms": self._timeout,
         }
         self._drivers[name] = self._new_driver(name, settings)
+
+    def _told(self, event: Event, answer: str) -> Event:
+        planned, row = self.checkpoint.planned, None
+        if event.action == "plan" and event.batch is not None and event.batch < len(planned):
+            row = planned[event.batch] - 1
+        return event._replace(answer=answer, epoch=None, sees=None, row=event.row if row is None else row)
+
+    def _driver_of(self, passage: Passage) -> str | None:
+        return next((name for name in self._drivers if passage.client_id == self._client(name)), None)
 
     def _client(self, name: str) -> str:
         return f"{name} of {self.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 from labs.evidence.auditor.audit import Audit
@@ -12,7 +13,10 @@ from labs.schedules.schedule import Event, Schedule
 
 
 class Replayed(NamedTuple):
-    """What came of it. `happened` has what really came back and was seen."""
+    """What came of it.
+
+    `happened` is what went over the wire and was seen, with the auditor's anomaly.
+    """
 
     found: Schedule
     happened: Schedule
@@ -21,16 +25,9 @@ class Replayed(NamedTuple):
     @property
     def differences(self) -> list[str]:
         """Where the system did not do what the model says, a line each; none if they agree."""
-        pairs = zip(self.found.events, self.happened.events, strict=True)
-        lines = [
-            f"step {n}, {model._replace(answer='')}: the model says {came_of(model)}, and Kafka {came_of(real)}"
-            for n, (model, real) in enumerate(pairs, 1)
-            if came_of(model) != came_of(real)
-        ]
-        named = {anomaly.name for anomaly in self.audit.counts if anomaly.is_error}
-        expected = {IN_THE_AUDITORS_WORDS[self.found.anomaly].name} if self.found.anomaly else set()
-        if named != expected:
-            lines.append(f"the model says {self.found.anomaly}, and the auditor {', '.join(named) or 'valid'}")
+        lines = differences(self.found, self.happened)
+        if self.happened.anomaly != self.found.anomaly:
+            lines.append(f"the model says {self.found.anomaly}, and the auditor {self.happened.anomaly or 'valid'}")
         return lines
 
 
@@ -39,11 +36,55 @@ def replay(schedule: Schedule, stage: Stage, bench: Bench) -> Replayed:
     expires = any(event.action == "time out" for event in schedule.events)
     with Player(stage, bench, expires) as player:
         happened = player.play(schedule)
-        return Replayed(schedule, happened, judge(player, all_of_it=schedule.anomaly == "stuck"))
+        audit = judge(player, all_of_it=schedule.anomaly == "stuck")
+        return Replayed(schedule, happened._replace(anomaly=_shown(audit, schedule.anomaly)), audit)
 
 
-def came_of(event: Event) -> tuple[str, tuple[int, ...] | None]:
-    """Return the answer in the words that both have for it, and what a reader sees where that has changed."""
-    if event.answer.startswith("epoch ") or event.answer in ("", "known already"):
-        return "ok", event.sees
-    return event.answer, event.sees
+def differences(model: Schedule, real: Schedule) -> list[str]:
+    """Return where two schedules differ, a line each: in steps, epochs, answers, or what a reader sees."""
+    pairs = itertools.zip_longest(_to_compare(model), _to_compare(real))
+    return [
+        f"step {n}: the model says {_in_words(said)}, and Kafka {_in_words(happened)}"
+        for n, (said, happened) in enumerate(pairs, 1)
+        if said != happened
+    ]
+
+
+def _shown(audit: Audit, expected: str | None) -> str | None:
+    """Return the anomaly that the auditor finds, by the model's name if it is the expected one."""
+    named = {anomaly for anomaly in audit.counts if anomaly.is_error}
+    if named == {IN_THE_AUDITORS_WORDS.get(expected or "")}:
+        return expected
+    return ", ".join(sorted(anomaly.name for anomaly in named)) or None
+
+
+def _to_compare(schedule: Schedule) -> list[Event]:
+    """Return the events in the words that both have for them.
+
+    Epochs are counted from 0 in the order in which they were granted, as the model does: where a transaction is open,
+    Kafka takes one epoch to fence its producer and grants the next one.
+    """
+    granted = sorted({epoch for event in schedule.events if (epoch := _granted(event)) is not None})
+    number = {epoch: n for n, epoch in enumerate(granted)}
+    return [_plain(event, number) for event in schedule.events]
+
+
+def _plain(event: Event, number: dict[int, int]) -> Event:
+    epoch = None if event.epoch is None or event.epoch < 0 else number.get(event.epoch, event.epoch)
+    answer, granted = event.answer, _granted(event)
+    if granted is not None:
+        answer = f"epoch {number[granted]}"
+    elif answer in ("", "known already"):
+        answer = "ok"
+    return event._replace(answer=answer, epoch=epoch)
+
+
+def _in_words(event: Event | None) -> str:
+    if event is None:
+        return "nothing more"
+    return f"{event}" + ("" if event.sees is None else f", and a reader sees {list(event.sees)}")
+
+
+def _granted(event: Event) -> int | None:
+    word, _, number = event.answer.partition(" ")
+    return int(number) if word == "epoch" else None
