@@ -11,7 +11,7 @@ import dataclasses
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +123,19 @@ class Player:
         """Kafka's address past the proxy."""
         return self._bench.direct
 
+    @property
+    def drivers(self) -> Mapping[str, PlayedDriver]:
+        """All that were started, dead ones too, by name."""
+        return self._drivers
+
+    def upcoming(self, name: str) -> Step | None:
+        """Ask a driver for its next step; None where it takes none: it has ended, sleeps, or waits for an answer."""
+        driver = self._drivers[name]
+        if not driver.alive or driver.asleep:
+            return None
+        self._hear_late(driver)
+        return driver.peek() if driver.alive and not driver.taking else None
+
     def finish(self) -> str:
         """Let everybody sleep, and a fresh driver go on from the checkpoint undisturbed. Return where it ended."""
         self.end()
@@ -169,8 +182,7 @@ class Player:
         driver = self._driver(event.actor)
         if driver.asleep:
             driver.wake()
-        if driver.taking and (driver.name, driver.taking) in self._delivered:  # the answer came while it slept
-            self._settle(driver.taking.action, driver.answer())
+        self._hear_late(driver)
         if not driver.alive:
             raise self._refuse(f"{driver.name} has ended")
         if driver.taking:
@@ -182,10 +194,16 @@ class Player:
         if held:
             held.wait(PATIENCE)
             self._held[driver.name, step] = held
+            self._delivered.discard((driver.name, step))  # a program may commit twice for a batch
             return HELD
         answer = driver.answer()
         self._settle(event.action, answer)
         return answer
+
+    def _hear_late(self, driver: PlayedDriver) -> None:
+        """Let a driver that is awake again hear an answer that came while it slept."""
+        if driver.taking and (driver.name, driver.taking) in self._delivered:
+            self._settle(driver.taking.action, driver.answer())
 
     def _hold(self, event: Event) -> HeldRequest:
         if event.action not in KINDS:

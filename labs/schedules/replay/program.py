@@ -1,7 +1,8 @@
 """A driver as a process of its own: it carries out the steps of its batches on the real Kafka, one at a word.
 
 It reads "next" from a pipe, says which step it takes (`{"action": "row", "batch": 0, "row": 1}`), takes it, and says
-what came back (`{"answer": "ok"}`). So it can be held between any two steps, stopped, woken and killed.
+what came back (`{"answer": "ok"}`). So it can be held between any two steps, stopped, woken and killed. At "peek" it
+only says which step comes next.
 """
 
 from __future__ import annotations
@@ -221,14 +222,17 @@ class Driver:
 
 
 def main(commands: IO[str], answers: IO[str], settings: dict[str, Any]) -> None:
-    """Take a step at each line of `commands`, until they end or the driver does."""
+    """Take a step at each "next" of `commands`, until they end or the driver does."""
 
     def say(**what: Any) -> None:
         answers.write(json.dumps(what) + "\n")
         answers.flush()
 
     driver = Driver(settings)
-    for _ in commands:
+    for command in commands:
+        if command == "peek\n":
+            say(**({"action": "end"} if driver.finished else driver.upcoming()))
+            continue
         if driver.finished:
             say(action="end", answer="all batches are done", ended=True)
             break
