@@ -20,6 +20,7 @@ from labs.schedules.replay.checkpoint import SmallCheckpoint, Taken
 # Kafka's ways to say that a younger producer has the name.
 FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 PATIENCE = 60  # seconds
+ONE_SLICE = 0.1  # seconds; a longer wait is several of the client's, in which two errors at once end in a SystemError
 Headers = list[tuple[str, str | bytes | None]]  # as the client wants them
 
 
@@ -161,6 +162,7 @@ class Driver:
     def _new_producer(self) -> Producer:
         settings = {
             **self._kafka,
+            "error_cb": lambda _: None,  # a fatal error is then told by the call that it befalls, and by no other
             "acks": "all",
             "linger.ms": 0,
             "max.in.flight": 1,
@@ -187,8 +189,11 @@ class Driver:
             headers=headers,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-        if self._producer.flush(PATIENCE):
-            raise Ended("no answer")
+        patience = int(PATIENCE / ONE_SLICE)
+        while self._producer.flush(ONE_SLICE) and not failures:
+            patience -= 1
+            if not patience:
+                raise Ended("no answer")
         if failures:
             raise KafkaException(failures[0])
 
