@@ -2,55 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from labs.schedules.model.kafka import Stage
 
-REMARK = 66  # column in which a line says by which name orders call its step
-NAMES = {"plan": "plan", "fence": "epoch", "read marker": "reading", "rows": "row 0, row 1", "marker": "marker"}
+REMARK = 62  # column in which a line says by which name orders call its step
 
 
 def source(stage: Stage) -> str:
-    """Return the program, some 10 to 20 lines; behind each step stands its name in orders."""
-    return "\n".join(_lines(stage))
-
-
-def _lines(stage: Stage) -> Iterator[str]:
-    yield f"for batch in batches_behind(checkpoint.noted):  # {stage.batches} batches of {stage.rows} rows in all"
+    """Return the program, some 10 to 25 lines; behind each step stands its name in orders."""
+    lines = [_producer(stage)] if stage.keeps_epoch or "fence" not in stage.program else []
+    lines.append("for batch in batches_behind(checkpoint.noted):")
+    commits = stage.program.count("commit")
     for step in stage.program:
-        named = False
-        for line in _step(step, stage):
-            remark = "" if named else f"  # {NAMES.get(step, step)}"
-            yield f"    {line}".ljust(REMARK) + remark if remark else f"    {line}"
-            named = True
+        lines += [f"    {line}" for line in _step(step, stage)]
+        if step == "commit" and commits == 2:
+            lines.append("    producer.begin_transaction()")
+            commits = 0
+    return "\n".join(map(_aligned, lines))
+
+
+def _producer(stage: Stage) -> str:
+    name = ", transactional_id=name" if stage.transactional else ""
+    return f"producer = Producer(enable_idempotence={stage.idempotent}{name})"
+
+
+def _aligned(line: str) -> str:
+    code, sign, remark = line.partition("  # ")
+    return f"{code:<{REMARK}}{sign}{remark}" if sign else line
 
 
 def _step(step: str, stage: Stage) -> list[str]:
-    begin = ["producer.begin_transaction()"] if stage.transactional else []
-    new = f"Producer(enable_idempotence={stage.idempotent}{', transactional_id=name' if stage.transactional else ''})"
-    if step == "plan":
-        plan = ["end = checkpoint.plan(batch)  # as it is planned there, if it is"]
-        return plan if "fence" in stage.program else [*plan, f"producer = producer or {new}"]
     if step == "fence":
+        begin = "producer.begin_transaction()"
         if stage.keeps_epoch:
-            return [f"producer = producer or {new}.init_transactions()", *begin]
-        return [f"producer = {new}.init_transactions()", *begin]
+            return ["if it_has_no_epoch(producer):", "    producer.init_transactions()  # epoch", begin]
+        return [_producer(stage), "producer.init_transactions()  # epoch", begin]
     if step == "read marker":
-        done = "marker == (batch, end)" if stage.marker_says_plan else "marker.batch == batch"
-        kept = " # kept for a time, then deleted" if "forget the marker" in stage.luck else ""
-        skip = "compute(batch)  # for Spark's state; nothing is sent" if stage.drains else "pass  # nothing to compute"
+        deleted = ", which Kafka deletes after some time" if "forget the marker" in stage.luck else ""
+        drain = ["    compute(batch)  # for Spark's state"] if stage.drains else []
         return [
-            f"marker = last_committed(marker_topic){kept}",
-            f"if {done}:",
-            f"    {skip}",
-            "    checkpoint.note(batch)",
+            f"marker = last_committed(marker_topic)  # reading{deleted}",
+            f"if {'marker == (batch, end)' if stage.marker_says_plan else 'marker == batch'}:",
+            *drain,
+            "    checkpoint.note(batch)  # note",
             "    continue",
-            "if marker.batch != batch - 1:",
-            "    refuse()  # an operator has to look",
+            f"if marker{'.batch' if stage.marker_says_plan else ''} != batch - 1:  # none stands for -1",
+            "    refuse()",
         ]
+    said = "(batch, end)" if stage.marker_says_plan else "batch"
     return {
-        "rows": ["for row in compute(batch):", "    producer.send(topic, row).wait()"],
-        "marker": [f"producer.send(marker_topic, ({'batch, end' if stage.marker_says_plan else 'batch'})).wait()"],
-        "commit": ["producer.commit_transaction()"],
-        "note": ["checkpoint.note(batch)"],
+        "plan": ["end = checkpoint.plan(batch)  # plan; what is planned already stays so"],
+        "rows": ["for row in compute(batch):", "    producer.send(topic, row).wait()  # row 0, row 1"],
+        "marker": [f"producer.send(marker_topic, {said}).wait()  # marker"],
+        "commit": ["producer.commit_transaction()  # commit"],
+        "note": ["checkpoint.note(batch)  # note"],
     }[step]
