@@ -17,21 +17,11 @@ if TYPE_CHECKING:
     from labs.runs.attack.sinks import WrongSink
     from labs.runs.attack.watch import Outcome
 
-LANGUAGE = """\
-One order a line; what follows # is a comment. There is one example of each:
-
-{examples}
-
-A moment is before or after a step: plan, epoch, reading, row N, marker, commit or note, `of batch N`, and if need be
-`of driver N`; or `at the end` (`until the end`), when nobody has anything left to do. Batches and rows count from 0,
-drivers from 1: driver 1 runs first, and where it crashes, is frozen, or waits for an answer that does not come, the
-supervisor starts driver 2 from the checkpoint. Where a program commits twice, say `the second commit of batch 0`.
-"""
 EXAMPLES = """examples:
   python -m labs attack                                    a sink by chance; write your orders, then an empty line
-  python -m labs attack --seed 7 --schedule orders.txt --show --draw attack.svg
-  echo "crash driver 1 after the commit of batch 0" | python -m labs attack --seed 7 --scores class.jsonl
-  python -m labs attack --seed 7 --solve --show            the model's own shortest schedule
+  python -m labs attack --seed 6 --schedule orders.txt --show --draw attack.svg
+  echo "crash driver 1 after the commit of batch 0" | python -m labs attack --seed 1 --scores class.jsonl
+  python -m labs attack --seed 6 --solve --show            the model's own shortest schedule
   python -m labs attack --scores class.jsonl               the table of a class, and no game
 
 The exit code is 0 if the sink was broken, 1 if it survived, 2 if the orders could not be carried out.
@@ -40,6 +30,9 @@ DRAWN_FROM = 1000  # seeds, where none is given
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from labs.runs.attack.language import language
+
+    parser.epilog = f"{EXAMPLES}\n{language()}"
     parser.add_argument("--seed", type=int, metavar="N", help="which sink (default: drawn, and said)")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="your orders (default: standard input)")
     parser.add_argument("--blind", action="store_true", help="do not show the sink's program")
@@ -56,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     alone = all(getattr(arguments, name) in (None, False) for name in game)
     try:
         return _print_table(arguments.scores) if arguments.scores and alone else _play(arguments)
+    except BrokenPipeError:
+        raise
     except (RuntimeError, OSError, ValueError) as error:
         if os.environ.get("LABS_TRACEBACK"):
             raise
@@ -119,12 +114,10 @@ def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> Non
 
 def _lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of the schedule; ask for them at a terminal, until an empty one."""
-    from labs.runs.attack.orders import EXAMPLES as ORDERS
-
     if file:
         yield from file.read_text("utf-8", "replace").splitlines()
     elif sys.stdin.isatty():
-        print(LANGUAGE.format(examples="\n".join(f"    {each}" for each in ORDERS)))
+        print(language())
         number = 1
         while line := _asked(f"{number}> "):
             yield line

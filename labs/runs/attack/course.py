@@ -3,7 +3,7 @@
 Undisturbed, driver 1 takes step after step until all batches are noted. Of several drivers that could act, the one
 that was started or woken last does. Where none can, each being dead, frozen or waiting for an answer that is held
 or lost, the supervisor gives them up: it freezes what still lives and starts the next driver from the checkpoint. It
-stops doing so when everything is noted, or when a driver has ended by itself that nobody had disturbed.
+stops doing so when everything is noted, or when a driver that nobody had disturbed refuses to go on, or cannot.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from labs.schedules.replay.player import CannotPlay
 from labs.schedules.schedule import HELD, Event
 
 DONE = "all batches are done"
+MOST_FAILURES = 3  # of drivers that nobody had disturbed
 
 
 class Waiting(NamedTuple):
@@ -40,7 +41,7 @@ class Course:
         self._disturbed: set[str] = set()  # drivers in whose life an order was carried out
         self._turns = Turns(watch)
         self._times: Counter[tuple[str, Step]] = Counter()
-        self._ended = ""
+        self._ended, self._failures = "", 0
 
     def run(self) -> str:
         """Carry everything out, and return what the last driver said. Raises CannotPlay, with the order's line."""
@@ -79,7 +80,16 @@ class Course:
         if self._player.drivers[name].alive:
             self._after(name, step)
         elif name not in self._disturbed:
+            self._ends_by_itself(name, event)
+
+    def _ends_by_itself(self, name: str, event: Event) -> None:
+        """Give up where the next driver would fare the same; a slow machine may fail once or twice in other ways."""
+        if event.action in ("plan", "read marker"):
             self._ended = event.answer
+            return
+        self._failures += 1
+        if self._failures == MOST_FAILURES:
+            raise CannotPlay(f"{name} has ended by itself, and so have {MOST_FAILURES - 1} before it: {event.answer}")
 
     def _disturb_request(self, order: Order, event: Event) -> None:
         """Let a request be held, lost, or delivered now and once more at another time."""

@@ -39,9 +39,13 @@ def fewest(stage: Stage) -> int:
     """Return how many orders the model's shortest schedule takes: those of its events that are no undisturbed course.
 
     Shortest in its events, which need not be the one with the fewest orders. Nothing is counted where the supervisor
-    gives up a driver that waits for an answer. What only shows when everybody is gone takes the crash of one.
+    gives up a driver that waits for an answer. What only shows when everybody is gone takes the crash of one. Raises
+    ValueError if the model finds nothing.
     """
-    events = check(stage).schedule.events
+    found = check(stage)
+    if found.anomaly is None:
+        raise ValueError(f"the model finds nothing wrong in {stage.name}, so there is no score")
+    events = found.schedule.events
     return max(1, sum(_is_order(n, event, events) for n, event in enumerate(events)))
 
 
