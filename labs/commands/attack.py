@@ -114,6 +114,8 @@ def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> Non
 
 def _lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of the schedule; ask for them at a terminal, until an empty one."""
+    from labs.runs.attack.language import language
+
     if file:
         yield from file.read_text("utf-8", "replace").splitlines()
     elif sys.stdin.isatty():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from labs.runs.attack.orders import AT_THE_END, Moment, Order
 from labs.runs.attack.strikes import Turns, strike
-from labs.runs.attack.watch import Watch
+from labs.runs.attack.watch import Watch, in_words
 from labs.schedules.replay.played_driver import Step
 from labs.schedules.replay.player import CannotPlay
 from labs.schedules.schedule import HELD, Event
@@ -56,7 +56,8 @@ class Course:
                 break
         ended = DONE if self._all_noted else self._ended
         for order in sorted([*self._requests, *(each.order for each in self._waiting)], key=lambda each: each.line):
-            raise CannotPlay(f"{order} cannot be carried out: its moment never came, and the run has ended: {ended}")
+            why = f"its moment never came, and the run has ended: {in_words(ended)}"
+            raise CannotPlay(f"{order} cannot be carried out: {why}")
         return ended
 
     # Whose turn it is

@@ -65,12 +65,10 @@ class Watch:
         A driver that finds a marker which does not fit refuses to go on: what it leaves out is not lost, since it says
         so. What the checkpoint notes as done has to be there all the same.
         """
-        refused = ended == "none" or ended.startswith("batch ")
-        self._note(judge(self.player, all_of_it=not refused), None)
+        self._note(judge(self.player, all_of_it=not is_refusal(ended)), None)
         named = dict.fromkeys(_name(anomaly) for each in self._judged for anomaly in each.counts)
         schedule = Schedule(self.player.stage.name, tuple(self.events), ", ".join(named) or None)
-        said = f"it refuses to go on: the marker says {ended}, which does not fit" if refused else ended
-        return Outcome(schedule, tuple(self._judged), said)
+        return Outcome(schedule, tuple(self._judged), in_words(ended))
 
     def _audit_what_is_visible(self) -> Audit:
         """Expect of each batch that is to be seen the whole, and nothing twice."""
@@ -87,6 +85,16 @@ class Watch:
         errors = {anomaly: times for anomaly, times in judged.counts.items() if anomaly.is_error}
         if errors and (not self._judged or self._judged[-1].counts != errors):
             self._judged.append(Judged(step, errors))
+
+
+def is_refusal(ended: str) -> bool:
+    """Tell whether a driver ended because of a marker that does not fit, which is what it then says."""
+    return ended == "none" or ended.startswith("batch ")
+
+
+def in_words(ended: str) -> str:
+    """Return what the last driver said, for a reader who does not know the question."""
+    return f"it refuses to go on: the marker says {ended}, which does not fit" if is_refusal(ended) else ended
 
 
 def _name(anomaly: Anomaly) -> str:
