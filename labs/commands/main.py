@@ -20,6 +20,7 @@ COMMANDS = {
     "generate": "write a seeded access log",
     "chaos": "break everything at random, and audit what came of it",
     "model": "try every order of crashes, delays and retries: a model of each stage",
+    "attack": "break a sink that is subtly wrong, by orders of your own",
     "run": "run the IP count as a job of its own",
     "broker": "run a Kafka broker until Ctrl-C",
     "cluster": "run a Spark cluster until Ctrl-C",

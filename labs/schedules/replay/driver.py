@@ -27,6 +27,10 @@ class Driver(Protocol):
     asleep: bool
     taking: Step | None
 
+    def peek(self) -> Step:
+        """Return its next step, which it does not take yet: Step("end") if there is none. Raises Silent."""
+        ...
+
     def begin(self) -> Step:
         """Let it begin its next step, and return which one that is: Step("end") after the last. Raises Silent."""
         ...

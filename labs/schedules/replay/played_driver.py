@@ -39,6 +39,12 @@ class PlayedDriver:
         self._socket, self._answers = ours, ours.makefile("r", encoding="utf-8")
         self._directory = directory
 
+    def peek(self) -> Step:
+        """Return the driver's next step, which it does not take yet; `end` if there is none. Raises Silent."""
+        self._socket.sendall(b"peek\n")
+        said = self._hear(START)
+        return Step(said["action"], said.get("batch"), said.get("row"))
+
     def begin(self) -> Step:
         """Let the driver begin its next step, and return which one that is. Raises Silent."""
         assert self.alive

@@ -11,7 +11,7 @@ import dataclasses
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +115,15 @@ class Player:
         Its requests, epochs and answers are those on the wire; what a reader sees was asked of one after each step.
         """
         for n, event in enumerate(schedule.events, 1):
-            self._step(event, n)
-        return self._recorder.schedule(schedule.stage)
+            self.step(event, n)
+        return self.happened(schedule.stage)
 
-    def _step(self, event: Event, number: int) -> None:
+    def happened(self, stage: str) -> Schedule:
+        """Return what has happened so far, as it went over the wire."""
+        return self._recorder.schedule(stage)
+
+    def step(self, event: Event, number: int) -> Event:
+        """Carry out one step, and return it with the driver's answer and what a reader sees. Raises CannotPlay."""
         self._at = f"step {number} ({event._replace(answer='')})"
         heard = self._recorder.heard
         try:
@@ -133,6 +138,7 @@ class Player:
             if isinstance(error, CannotPlay):
                 raise
             raise self._refuse(str(error)) from error
+        return self.told[-1]
 
     def visible(self) -> tuple[int, ...]:
         """Return the records that a read_committed reader sees now."""
@@ -142,6 +148,19 @@ class Player:
     def direct(self) -> str:
         """Kafka's address past the proxy."""
         return self._bench.direct
+
+    @property
+    def drivers(self) -> Mapping[str, Driver]:
+        """All that were started, dead ones too, by name."""
+        return self._drivers
+
+    def upcoming(self, name: str) -> Step | None:
+        """Ask a driver for its next step; None where it takes none: it has ended, sleeps, or waits for an answer."""
+        driver = self._drivers[name]
+        if not driver.alive or driver.asleep:
+            return None
+        self._hear_late(driver)
+        return driver.peek() if driver.alive and not driver.taking else None
 
     def finish(self) -> str:
         """Let everybody sleep, and a fresh driver go on from the checkpoint undisturbed. Return where it ended."""
@@ -191,8 +210,7 @@ class Player:
         driver = self._driver(event.actor)
         if driver.asleep:
             driver.wake()
-        if driver.taking and (driver.name, driver.taking) in self._delivered:  # the answer came while it slept
-            self._settle(driver.taking.action, driver.answer())
+        self._hear_late(driver)
         if not driver.alive:
             raise self._refuse(f"{driver.name} has ended")
         if driver.taking:
@@ -204,10 +222,16 @@ class Player:
         if held:
             held.wait(PATIENCE)
             self._held[driver.name, step] = held
+            self._delivered.discard((driver.name, step))  # a program may commit twice for a batch
             return HELD
         answer = driver.answer()
         self._settle(event.action, answer)
         return answer
+
+    def _hear_late(self, driver: Driver) -> None:
+        """Let a driver that is awake again hear an answer that came while it slept."""
+        if driver.taking and (driver.name, driver.taking) in self._delivered:
+            self._settle(driver.taking.action, driver.answer())
 
     def _hold(self, event: Event) -> HeldRequest:
         if event.action not in KINDS:

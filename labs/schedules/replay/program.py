@@ -1,7 +1,8 @@
 """A driver as a process of its own: it carries out the steps of its batches on the real Kafka, one at a word.
 
 It reads "next" from a pipe, says which step it takes (`{"action": "row", "batch": 0, "row": 1}`), takes it, and says
-what came back (`{"answer": "ok"}`). So it can be held between any two steps, stopped, woken and killed.
+what came back (`{"answer": "ok"}`). So it can be held between any two steps, stopped, woken and killed. At "peek" it
+only says which step comes next.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from labs.schedules.replay.checkpoint import SmallCheckpoint, Taken
 # Kafka's ways to say that a younger producer has the name.
 FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 PATIENCE = 60  # seconds
+ONE_SLICE = 0.1  # seconds; a longer wait is several of the client's, in which two errors at once end in a SystemError
 Headers = list[tuple[str, str | bytes | None]]  # as the client wants them
 
 
@@ -160,6 +162,7 @@ class Driver:
     def _new_producer(self) -> Producer:
         settings = {
             **self._kafka,
+            "error_cb": lambda _: None,  # a fatal error is then told by the call that it befalls, and by no other
             "acks": "all",
             "linger.ms": 0,
             "max.in.flight": 1,
@@ -186,8 +189,11 @@ class Driver:
             headers=headers,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-        if self._producer.flush(PATIENCE):
-            raise Ended("no answer")
+        patience = int(PATIENCE / ONE_SLICE)
+        while self._producer.flush(ONE_SLICE) and not failures:
+            patience -= 1
+            if not patience:
+                raise Ended("no answer")
         if failures:
             raise KafkaException(failures[0])
 
@@ -221,14 +227,17 @@ class Driver:
 
 
 def main(commands: IO[str], answers: IO[str], settings: dict[str, Any]) -> None:
-    """Take a step at each line of `commands`, until they end or the driver does."""
+    """Take a step at each "next" of `commands`, until they end or the driver does."""
 
     def say(**what: Any) -> None:
         answers.write(json.dumps(what) + "\n")
         answers.flush()
 
     driver = Driver(settings)
-    for _ in commands:
+    for command in commands:
+        if command == "peek\n":
+            say(**({"action": "end"} if driver.finished else driver.upcoming()))
+            continue
         if driver.finished:
             say(action="end", answer="all batches are done", ended=True)
             break

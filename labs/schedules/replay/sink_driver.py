@@ -41,6 +41,7 @@ class SinkDriver:
         self._settings, self._spark = settings, spark
         # At which gate it stands, and whether that asks for an epoch and goes on without the answer; None at its end.
         self._steps: queue.Queue[tuple[Step | None, bool]] = queue.Queue()
+        self._standing: tuple[Step | None, bool] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
         self.ahead: list[PendingProducer] = []  # what comes of such questions
         self._waits_for: int | None = None  # which of them was begun last
@@ -50,12 +51,21 @@ class SinkDriver:
 
     # The bench's side
 
+    def peek(self) -> Step:
+        """Return the step before which the driver stands. Raises Silent."""
+        return self._gate()[0] or Step("end")
+
+    def _gate(self) -> tuple[Step | None, bool]:
+        self._standing = self._standing or self._from(self._steps, PATIENCE, "gate")
+        return self._standing
+
     def begin(self) -> Step:
         """Open the gate at which the driver waits, and return the step that it takes. Raises Silent."""
-        step, ahead = self._from(self._steps, PATIENCE, "gate")
+        step, ahead = self._gate()
         if step is None:
             self.alive = False
             return Step("end")
+        self._standing = None
         self._waits_for = len(self.ahead) if ahead else None
         self.taking = None if ahead else step
         self._go.release()

@@ -1,0 +1,98 @@
+"""The score of an attack: the player's orders beside those of the model's shortest schedule, and a class's table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from labs.schedules.model.checker import check
+from labs.schedules.model.kafka import Stage
+from labs.schedules.schedule import HELD, PROGRAM, STARTS, Event
+
+
+class Score(NamedTuple):
+    """One game: a line of the table. `steps` and `best` are numbers of orders, `when` is local time in ISO 8601."""
+
+    player: str
+    seed: int
+    sink: str
+    steps: int
+    best: int
+    broken: bool
+    blind: bool
+    when: str
+
+
+TYPES = [str, int, str, int, int, bool, bool, str]  # of a score's fields
+
+
+def score(player: str, seed: int, stage: Stage, steps: int, broken: bool, blind: bool) -> Score:
+    """Return the score of a game that ends now. Explores the stage, which takes a second or two."""
+    when = datetime.now().isoformat(timespec="seconds")
+    return Score(player, seed, stage.name, steps, fewest(stage), broken, blind, when)
+
+
+def fewest(stage: Stage) -> int:
+    """Return how many orders the model's shortest schedule takes: those of its events that are no undisturbed course.
+
+    Shortest in its events, which need not be the one with the fewest orders. Nothing is counted where the supervisor
+    gives up a driver that waits for an answer. What only shows when everybody is gone takes the crash of one. Raises
+    ValueError if the model finds nothing.
+    """
+    found = check(stage)
+    if found.anomaly is None:
+        raise ValueError(f"the model finds nothing wrong in {stage.name}, so there is no score")
+    events = found.schedule.events
+    return max(1, sum(_is_order(n, event, events) for n, event in enumerate(events)))
+
+
+def _is_order(n: int, event: Event, events: tuple[Event, ...]) -> bool:
+    if event.action == "start":
+        before = [each for each in events[:n] if PROGRAM.fullmatch(each.actor) and each.action != "crash"]
+        return not (before and before[-1].answer == HELD)
+    disturbs = ("wake", "time out", "forget the marker", *(each for each in STARTS if each != "start"))
+    return event.answer == HELD or event.action in disturbs
+
+
+def read_scores(file: Path) -> list[Score]:
+    """Return the games in a file, oldest first; none if there is no file yet. Raises ValueError, with the line."""
+    if not file.exists():
+        return []
+    return [_read(file, n, line) for n, line in enumerate(file.read_text("utf-8", "replace").splitlines(), 1)]
+
+
+def _read(file: Path, number: int, line: str) -> Score:
+    try:
+        game = Score(**json.loads(line))
+        if [type(each) for each in game] == TYPES:
+            return game
+    except (ValueError, TypeError):
+        pass
+    raise ValueError(f"{file}, line {number} is no score: nothing was written; mend that line, or name another file")
+
+
+def add_score(file: Path, game: Score) -> None:
+    """Append a game to a file, whose other lines stay as they are. Raises ValueError where one of them is no score."""
+    read_scores(file)
+    with file.open("a", encoding="utf-8") as scores:
+        scores.write(json.dumps(game._asdict(), ensure_ascii=False) + "\n")
+
+
+def table(games: Iterable[Score]) -> str:
+    """Return the games as a table: above those that broke the sink, with the fewest orders beyond the model's.
+
+    Of a sink that was played blind and has survived, neither the name nor what the model needs is told.
+    """
+    ranked = sorted(games, key=lambda game: (not game.broken, game.steps - game.best, game.steps, game.when))
+    rows = [("player", "seed", "sink", "orders", "model", "broken", "when")]
+    for game in ranked:
+        told = game.broken or not game.blind
+        sink = f"{game.sink if told else '?'}{' (blind)' if game.blind else ''}"
+        best, broken = str(game.best) if told else "?", "yes" if game.broken else "no"
+        rows.append((game.player, str(game.seed), sink, str(game.steps), best, broken, game.when))
+    printed = [["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*printed, strict=True)]
+    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in printed)
