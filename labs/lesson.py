@@ -49,12 +49,18 @@ from labs.pipeline.two_phase.end_transaction import end_once, finish
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 from labs.runs.chaos import run_chaos
 from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
+from labs.schedules.diagram import draw
+from labs.schedules.model.checker import explore
+from labs.schedules.model.stages import MODELS
+from labs.schedules.replay.player import replay_bench
+from labs.schedules.replay.replay import replay_on_kafka
 
 __all__ = [
     "EXACTLY_ONCE",
     "FAULT_POINTS",
     "IDEMPOTENT",
     "KINDS",
+    "MODELS",
     "SINK_TOPIC",
     "SOURCE_TOPIC",
     "STAGES",
@@ -95,11 +101,13 @@ __all__ = [
     "counts_in_flight",
     "create_topic",
     "decide_and_finish",
+    "draw",
     "dump_log",
     "end_offsets",
     "end_once",
     "end_table",
     "eventually",
+    "explore",
     "find_java",
     "finish",
     "format_line",
@@ -128,6 +136,8 @@ __all__ = [
     "read_visible",
     "recover",
     "replay",
+    "replay_bench",
+    "replay_on_kafka",
     "run_chaos",
     "run_stage",
     "spark_session",

@@ -65,7 +65,7 @@ def _play(arguments: argparse.Namespace) -> int:
     from labs.runs.attack.score import add_score, read_scores, score
     from labs.runs.attack.sinks import drawn
     from labs.schedules.diagram import draw
-    from labs.schedules.replay.player import bench
+    from labs.schedules.replay.player import replay_bench
 
     seed = random.randrange(DRAWN_FROM) if arguments.seed is None else arguments.seed
     sink = drawn(seed)
@@ -77,7 +77,7 @@ def _play(arguments: argparse.Namespace) -> int:
         check_possible(orders, sink.stage)
     with bench_progress(plain_console(stderr=True)) as progress:
         progress.show("Kafka starts, steps taken", 0)
-        with bench() as kafka:
+        with replay_bench() as kafka:
             tell = functools.partial(progress.show, "steps taken")
             outcome = solve(sink.stage, kafka, tell) if arguments.solve else attack(sink.stage, orders, kafka, tell)
     happened = outcome.happened._replace(stage="a sink") if arguments.blind else outcome.happened

@@ -25,9 +25,9 @@ explored to the end: no state of theirs, within the bounds, has an anomaly.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from labs.schedules.model.stages import STAGES
+    from labs.schedules.model.stages import MODELS
 
-    parser.add_argument("--stage", action="append", choices=STAGES, metavar="NAME", help=f"one of: {'; '.join(STAGES)}")
+    parser.add_argument("--stage", action="append", choices=MODELS, metavar="NAME", help=f"one of: {'; '.join(MODELS)}")
     for bound in ("batches", "rows", "drivers"):
         parser.add_argument(f"--{bound}", type=_whole, metavar="N", help="(default: the stage's own, mostly 2)")
     parser.add_argument("--limit", type=_whole, metavar="N", help="give up after so many states")
@@ -55,11 +55,11 @@ def _walk(walks: int) -> int:
     from labs.commands.progress import bench_progress, plain_console
     from labs.equipment.spark import spark_session
     from labs.schedules.conformance import conforms, walk
-    from labs.schedules.replay.player import bench
+    from labs.schedules.replay.player import replay_bench
 
     failed = steps = 0
     spark = spark_session()
-    with bench_progress(plain_console(stderr=True)) as progress, bench() as kafka:
+    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
         for seed in range(1, walks + 1):
             progress.show("walks", seed - 1, walks)
             drawn = walk(seed)
@@ -75,26 +75,26 @@ def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namesp
     """Carry out what was found in the stages that write to Kafka by themselves; 1 if Kafka disagrees with the model."""
     from labs.commands.progress import bench_progress, plain_console
     from labs.schedules.diagram import draw
-    from labs.schedules.model.checker import check
+    from labs.schedules.model.checker import explore
     from labs.schedules.model.kafka import Stage
-    from labs.schedules.model.stages import STAGES
-    from labs.schedules.replay.player import bench
-    from labs.schedules.replay.replay import replay
+    from labs.schedules.model.stages import MODELS
+    from labs.schedules.replay.player import replay_bench
+    from labs.schedules.replay.replay import replay_on_kafka
 
-    chosen: list[Any] = [STAGES[name] for name in names]
+    chosen: list[Any] = [MODELS[name] for name in names]
     stages = [dataclasses.replace(stage, **bounds) for stage in chosen]
-    found = [(stage, check(stage, arguments.limit).schedule) for stage in stages if isinstance(stage, Stage)]
+    found = [(stage, explore(stage, arguments.limit).schedule) for stage in stages if isinstance(stage, Stage)]
     counterexamples = [(stage, schedule) for stage, schedule in found if schedule.anomaly]
     if not counterexamples:
         raise ValueError("nothing was found that could be carried out on Kafka")
     disagreed = 0
     print(f"\n{'on the real Kafka':<31} {'the model':<13} {'the auditor':<24} {'agreed':>10}")
-    with bench_progress(plain_console(stderr=True)) as progress, bench() as kafka:
+    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
         for stage, schedule in counterexamples:
             differences: list[list[str]] = []
             for n in range(arguments.times):
                 progress.show(f"{stage.name}, replayed", n, arguments.times)
-                replayed = replay(schedule, stage, kafka)
+                replayed = replay_on_kafka(schedule, stage, kafka)
                 differences.append(replayed.differences)
                 if arguments.draw:
                     arguments.draw.write_text(draw(replayed.happened))
@@ -110,21 +110,21 @@ def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namesp
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.progress import bench_progress, plain_console
     from labs.schedules.diagram import draw
-    from labs.schedules.model.checker import check
-    from labs.schedules.model.stages import STAGES
+    from labs.schedules.model.checker import explore
+    from labs.schedules.model.stages import MODELS
 
     if arguments.walks:
         return _walk(arguments.walks)
-    names = arguments.stage or list(STAGES)
+    names = arguments.stage or list(MODELS)
     if arguments.draw and len(names) > 1:
         raise ValueError("--draw draws one stage: name it with --stage")
     bounds = {name: getattr(arguments, name) for name in ("batches", "rows", "drivers") if getattr(arguments, name)}
     if not arguments.json:
         print(f"{'stage':<31} {'found':<13} {'steps':>5} {'states':>9} {'seconds':>7}")
     for name in names:
-        stage: Any = dataclasses.replace(STAGES[name], **bounds)
+        stage: Any = dataclasses.replace(MODELS[name], **bounds)
         with bench_progress(plain_console(stderr=True)) as progress:
-            found = check(stage, arguments.limit, functools.partial(progress.show, f"{name}, states"))
+            found = explore(stage, arguments.limit, functools.partial(progress.show, f"{name}, states"))
         schedule = found.schedule
         if arguments.json:
             fields = ("stage", "anomaly", "states", "seconds", "complete")

@@ -16,7 +16,7 @@ from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import AS_BUILT
 from labs.schedules.model.state import State
 from labs.schedules.replay.driver import DONE
-from labs.schedules.replay.player import Bench, CannotPlay, Player
+from labs.schedules.replay.player import CannotPlay, Player, ReplayBench
 from labs.schedules.replay.replay import differences
 from labs.schedules.replay.sink_driver import SinkDriver
 from labs.schedules.schedule import Event, Schedule, compact
@@ -51,7 +51,7 @@ def walk(seed: int, stage: Stage = WALKED) -> Walk:
     return Walk(Schedule(f"{stage.name}, walk {seed}", compact(moves)), state)
 
 
-def conforms(drawn: Walk, bench: Bench, spark: SparkSession, stage: Stage = WALKED) -> list[str]:
+def conforms(drawn: Walk, bench: ReplayBench, spark: SparkSession, stage: Stage = WALKED) -> list[str]:
     """Carry a walk out, and return where the real sink did not do what the model says."""
     with Player(stage, bench, driver=lambda name, settings: SinkDriver(name, settings, spark)) as player:
         try:

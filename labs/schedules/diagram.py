@@ -43,7 +43,19 @@ LABELS = {
 }
 
 
-def draw(schedule: Schedule) -> str:
+class Drawing(str):
+    """An SVG document, which a notebook shows as a picture, and as the schedule in words where it shows no pictures."""
+
+    words = ""
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def draw(schedule: Schedule) -> Drawing:
     """Return the schedule as an SVG document."""
     programs = sorted({_program(event) for event in schedule.events} - {""})
     lanes = {name: LEFT + n * LANE for n, name in enumerate(programs)}
@@ -70,7 +82,9 @@ def draw(schedule: Schedule) -> str:
         parts += _step(event, y, lanes)
         seen = seen if event.sees is None else event.sees
         parts += _records(seen, reader, y, event.sees is not None)
-    return "\n".join([*parts, "</svg>", ""])
+    drawing = Drawing("\n".join([*parts, "</svg>", ""]))
+    drawing.words = str(schedule)
+    return drawing
 
 
 def _program(event: Event) -> str:

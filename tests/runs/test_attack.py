@@ -13,8 +13,8 @@ from labs.runs.attack.score import add_score, fewest, read_scores, score, table
 from labs.runs.attack.sinks import SINKS, drawn
 from labs.runs.attack.source import source
 from labs.schedules.model.kafka import Stage
-from labs.schedules.model.stages import STAGES
-from labs.schedules.replay.player import CannotPlay, bench
+from labs.schedules.model.stages import MODELS
+from labs.schedules.replay.player import CannotPlay, replay_bench
 from labs.schedules.schedule import Schedule, ScheduleError
 
 KINDS = {sink.name: sink.stage for sink in SINKS}
@@ -44,7 +44,7 @@ ATTACKS = {
 
 @pytest.fixture(scope="module")
 def kafka():
-    with bench() as started:
+    with replay_bench() as started:
         yield started
 
 
@@ -86,13 +86,13 @@ def test_each_kind_is_broken_by_a_few_orders(kafka, orders, kind):
     ],
 )
 def test_right_sink_survives(kafka, orders, text, ended):
-    outcome = attack(STAGES["the sink"], orders(text), kafka)
+    outcome = attack(MODELS["the sink"], orders(text), kafka)
     assert not outcome.broken, outcome.happened
     assert outcome.ended.startswith(ended)
 
 
 def test_row_whose_transaction_timed_out_is_refused_and_sent_again_by_the_next_driver(kafka, orders):
-    outcome = attack(STAGES["the sink"], orders("time out after row 0 of batch 1"), kafka)
+    outcome = attack(MODELS["the sink"], orders("time out after row 0 of batch 1"), kafka)
     assert [event.answer for event in outcome.happened.events if event.action == "row"].count("fenced") == 1
     assert not outcome.broken
 

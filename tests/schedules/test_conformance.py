@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from labs.schedules.conformance import WALKED, conforms, walk
-from labs.schedules.model.checker import check
-from labs.schedules.replay.player import bench
+from labs.schedules.model.checker import explore
+from labs.schedules.replay.player import replay_bench
 from labs.schedules.replay.sink_driver import GatedSink
 
 WALKS = range(1, 7)
@@ -14,7 +14,7 @@ WALKS = range(1, 7)
 
 @pytest.fixture(scope="module")
 def kafka():
-    with bench() as started:
+    with replay_bench() as started:
         yield started
 
 
@@ -36,7 +36,7 @@ def test_walks_are_drawn_by_seed_and_meet_everything():
 
 
 def test_nothing_is_found_in_what_is_walked_through():
-    assert check(WALKED, limit=100_000).anomaly is None
+    assert explore(WALKED, limit=100_000).anomaly is None
 
 
 def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypatch):

@@ -7,9 +7,9 @@ import functools
 
 import pytest
 
-from labs.schedules.model.checker import Checked, check
+from labs.schedules.model.checker import Explored, explore
 from labs.schedules.model.kafka import Stage
-from labs.schedules.model.stages import AS_BUILT, SINK, STAGES, TRANSACTION
+from labs.schedules.model.stages import AS_BUILT, MODELS, SINK, TRANSACTION
 from labs.schedules.model.state import Driver, State
 
 # (anomaly, steps of the shortest schedule); None: nothing, in any state within the bounds.
@@ -42,11 +42,11 @@ FOUND = {
 MUTANTS = {
     "no fencing": Stage("", tuple(step for step in SINK if step != "fence")),
     "no marker": Stage("", TRANSACTION),
-    "marker read first": STAGES["marker read before the epoch"],
+    "marker read first": MODELS["marker read before the epoch"],
     "as built, looked at once": Stage("", tuple(step for step in AS_BUILT if step != "read marker"), keeps_epoch=True),
     "one epoch": Stage("", SINK, keeps_epoch=True),
     "not drained": Stage("", SINK, drains=False),
-    "marker without the plan": STAGES["marker without the plan"],
+    "marker without the plan": MODELS["marker without the plan"],
     "marker in a transaction of its own, later": Stage(
         "", ("plan", "fence", "read marker", "rows", "commit", "marker", "commit", "note")
     ),
@@ -58,12 +58,12 @@ MUTANTS = {
 
 
 @functools.cache
-def explored(name: str) -> Checked:
-    return check(STAGES[name])
+def explored(name: str) -> Explored:
+    return explore(MODELS[name])
 
 
 def test_every_stage_has_its_verdict_here():
-    assert FOUND.keys() == STAGES.keys()
+    assert FOUND.keys() == MODELS.keys()
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -75,7 +75,7 @@ def test_what_is_found_in_a_stage(name):
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutant_of_the_sink_is_caught(mutant):
-    assert check(MUTANTS[mutant]).anomaly
+    assert explore(MUTANTS[mutant]).anomaly
 
 
 def test_every_action_and_every_fault_is_taken_in_the_sink():
@@ -90,7 +90,7 @@ def test_every_action_and_every_fault_is_taken_in_the_sink():
 
 
 def test_sink_refuses_where_the_checkpoint_is_an_older_one():
-    stage = STAGES["the sink, older checkpoint"]
+    stage = MODELS["the sink, older checkpoint"]
     seen, waiting = set(), [stage.start()]
     while waiting:
         state = waiting.pop()
@@ -115,7 +115,7 @@ def test_sink_refuses_where_the_checkpoint_is_an_older_one():
     ],
 )
 def test_each_property_is_looked_at(state, anomaly):
-    assert STAGES["the sink"].anomaly(state) == anomaly
+    assert MODELS["the sink"].anomaly(state) == anomaly
 
 
 def test_checker_that_forgets_a_property_is_found_out():
@@ -124,22 +124,22 @@ def test_checker_that_forgets_a_property_is_found_out():
             found = super().anomaly(state)
             return None if found == "torn" else found
 
-    assert check(Forgetful("", SINK, keeps_epoch=True), limit=20_000).anomaly != FOUND["one epoch for all batches"][0]
+    assert explore(Forgetful("", SINK, keeps_epoch=True), limit=20_000).anomaly != FOUND["one epoch for all batches"][0]
 
 
 def test_bounds_can_grow():
-    three = dataclasses.replace(STAGES["at least once"], batches=3, rows=1)
-    assert check(three).anomaly == "doubled"
+    three = dataclasses.replace(MODELS["at least once"], batches=3, rows=1)
+    assert explore(three).anomaly == "doubled"
 
 
 def test_limit_is_said():
-    found = check(STAGES["the sink"], limit=500)
+    found = explore(MODELS["the sink"], limit=500)
     assert (found.anomaly, found.complete) == (None, False)
     assert 500 < found.states < 600
 
 
 def test_driver_alone_on_a_quiet_network_publishes_everything():
-    stage = dataclasses.replace(STAGES["the sink"], luck=(), drivers=1)
+    stage = dataclasses.replace(MODELS["the sink"], luck=(), drivers=1)
     state = stage.start()
     while moves := list(stage.moves(state)):
         [(_, state)] = moves

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from labs.schedules.model.checker import check
+from labs.schedules.model.checker import explore
 from labs.schedules.model.kafka import Stage
-from labs.schedules.model.stages import STAGES
-from labs.schedules.replay.player import CannotPlay, Player, bench
-from labs.schedules.replay.replay import Replayed, replay
+from labs.schedules.model.stages import MODELS
+from labs.schedules.replay.player import CannotPlay, Player, replay_bench
+from labs.schedules.replay.replay import Replayed, replay_on_kafka
 from labs.schedules.schedule import HELD, Event, Schedule
 
 COUNTEREXAMPLES = [
@@ -25,19 +25,19 @@ COUNTEREXAMPLES = [
 
 @pytest.fixture(scope="module")
 def kafka():
-    with bench() as started:
+    with replay_bench() as started:
         yield started
 
 
 @pytest.mark.parametrize("name", COUNTEREXAMPLES)
 def test_counterexample_happens_on_kafka_as_the_model_says(kafka, name):
-    stage = STAGES[name]
+    stage = MODELS[name]
     assert isinstance(stage, Stage)
-    assert replay(check(stage).schedule, stage, kafka).differences == []
+    assert replay_on_kafka(explore(stage).schedule, stage, kafka).differences == []
 
 
 def test_what_differs_is_one_line_a_step():
-    found = check(STAGES["transactions, no marker"]).schedule
+    found = explore(MODELS["transactions, no marker"]).schedule
     events = list(found.events)
     events[1] = events[1]._replace(answer="epoch 3")  # other numbers in the same order: no difference
     events[2:5] = [event._replace(epoch=3) for event in events[2:5]]
@@ -54,17 +54,17 @@ def test_what_differs_is_one_line_a_step():
 
 
 def test_every_stage_with_a_counterexample_on_kafka_is_replayed():
-    kafka_stages = {name: stage for name, stage in STAGES.items() if isinstance(stage, Stage)}
-    assert [name for name, stage in kafka_stages.items() if check(stage).anomaly] == COUNTEREXAMPLES
+    kafka_stages = {name: stage for name, stage in MODELS.items() if isinstance(stage, Stage)}
+    assert [name for name, stage in kafka_stages.items() if explore(stage).anomaly] == COUNTEREXAMPLES
 
 
 def test_sink_survives_what_tears_the_one_that_keeps_its_epoch(kafka):
-    schedule = check(STAGES["one epoch for all batches"]).schedule
+    schedule = explore(MODELS["one epoch for all batches"]).schedule
     fence = Event("driver 1", "fence", 1, answer="epoch 1")
     events = [*schedule.events[:10], fence, *schedule.events[10:]]
     events[12] = events[12]._replace(epoch=1)  # its record
     events[-1] = events[-1]._replace(answer="fenced", sees=None)
-    replayed = replay(Schedule("the sink", tuple(events)), STAGES["the sink"], kafka)
+    replayed = replay_on_kafka(Schedule("the sink", tuple(events)), MODELS["the sink"], kafka)
     assert replayed.differences == []
 
 
@@ -79,7 +79,7 @@ def test_frozen_driver_is_fenced_when_it_wakes_up(kafka):
     start = Event("supervisor", "start", 0, whose="driver 2")
     wakes = [Event("driver 1", "wake"), Event("driver 1", "commit", 0)]
     events = _numbered([*first[:-1], start, *second, *wakes])
-    with Player(STAGES["the sink"], kafka) as player:
+    with Player(MODELS["the sink"], kafka) as player:
         happened = player.play(Schedule("the sink", tuple(events)))
         assert happened.events[-1].answer == "fenced"
         assert player.visible() == (0, 1)
@@ -89,7 +89,7 @@ def test_kafka_aborts_what_is_open_for_too_long(kafka):
     events = [Event("driver 1", "plan", 0)]
     events += [Event("driver 1", action, 0) for action in ("fence", "read marker", "row", "row", "marker")]
     events += [Event("broker", "time out"), Event("driver 1", "commit", 0)]
-    with Player(STAGES["the sink"], kafka, expires=True) as player:
+    with Player(MODELS["the sink"], kafka, expires=True) as player:
         happened = player.play(Schedule("the sink", tuple(_numbered(events))))
         assert happened.events[-1].answer == "fenced"
         assert player.finish() == "all batches are done"
@@ -110,7 +110,7 @@ def test_kafka_aborts_what_is_open_for_too_long(kafka):
     ],
 )
 def test_step_that_cannot_be_carried_out_says_which_and_why(kafka, event, why):
-    with Player(STAGES["the sink"], kafka) as player, pytest.raises(CannotPlay) as refused:
+    with Player(MODELS["the sink"], kafka) as player, pytest.raises(CannotPlay) as refused:
         player.play(Schedule("the sink", (event,)))
     assert str(refused.value).startswith("step 1 (")
     assert why in str(refused.value)

@@ -8,13 +8,13 @@ from labs.runs.attack.course import Course
 from labs.runs.attack.orders import Order
 from labs.runs.attack.possible import check_possible
 from labs.runs.attack.watch import Outcome, Watch
-from labs.schedules.model.checker import check
+from labs.schedules.model.checker import explore
 from labs.schedules.model.kafka import Stage
-from labs.schedules.replay.player import Bench, Player
+from labs.schedules.replay.player import Player, ReplayBench
 
 
 def attack(
-    stage: Stage, orders: Sequence[Order], bench: Bench, progress: Callable[[int], object] = lambda _: None
+    stage: Stage, orders: Sequence[Order], bench: ReplayBench, progress: Callable[[int], object] = lambda _: None
 ) -> Outcome:
     """Carry out the orders; the rest of the run is undisturbed, to its end. `progress` is told the steps taken so far.
 
@@ -27,9 +27,9 @@ def attack(
         return watch.outcome(Course(watch, orders).run())
 
 
-def solve(stage: Stage, bench: Bench, progress: Callable[[int], object] = lambda _: None) -> Outcome:
+def solve(stage: Stage, bench: ReplayBench, progress: Callable[[int], object] = lambda _: None) -> Outcome:
     """Carry out what the model finds, and let an undisturbed driver finish. Raises CannotPlay."""
-    found = check(stage).schedule
+    found = explore(stage).schedule
     with Player(stage, bench, expires=any(event.action == "time out" for event in found.events)) as player:
         watch = Watch(player, progress)
         for event in found.events:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from labs.schedules.model.checker import check
+from labs.schedules.model.checker import explore
 from labs.schedules.model.kafka import Stage
 from labs.schedules.schedule import HELD, PROGRAM, STARTS, Event
 
@@ -42,7 +42,7 @@ def fewest(stage: Stage) -> int:
     gives up a driver that waits for an answer. What only shows when everybody is gone takes the crash of one. Raises
     ValueError if the model finds nothing.
     """
-    found = check(stage)
+    found = explore(stage)
     if found.anomaly is None:
         raise ValueError(f"the model finds nothing wrong in {stage.name}, so there is no score")
     events = found.schedule.events

@@ -39,7 +39,7 @@ class Model(Protocol[State]):
 
 
 @dataclass(frozen=True)
-class Checked:
+class Explored:
     """What a check found: an anomaly and the shortest way to it, or none in any of the states.
 
     The way to where it is stuck goes on to the end: to the driver that gets no further.
@@ -67,7 +67,9 @@ def with_sight(model: Model[State], move: Event, before: State, after: State) ->
     return move if sees == model.visible(before) else move._replace(sees=sees)
 
 
-def check(model: Model[State], limit: int | None = None, progress: Callable[[int], object] = lambda _: None) -> Checked:
+def explore(
+    model: Model[State], limit: int | None = None, progress: Callable[[int], object] = lambda _: None
+) -> Explored:
     """Explore the states of a model until an anomaly is found, or all are seen, or `limit` are.
 
     `progress` is told how many have been seen, every thousand.
@@ -76,7 +78,7 @@ def check(model: Model[State], limit: int | None = None, progress: Callable[[int
     came_from: dict[State, tuple[State, Event] | None] = {first: None}
     queue, taken = deque([first]), Counter[tuple[str, ...]]()
 
-    def checked(anomaly: str | None, state: State, complete: bool) -> Checked:
+    def checked(anomaly: str | None, state: State, complete: bool) -> Explored:
         moves, end = [], state
         while step := came_from[state]:
             before, move = step
@@ -87,7 +89,7 @@ def check(model: Model[State], limit: int | None = None, progress: Callable[[int
             moves.append(with_sight(model, move, end, following))
             end = following
         seconds = time.perf_counter() - began
-        return Checked(model.name, anomaly, tuple(moves), len(came_from), seconds, complete, taken)
+        return Explored(model.name, anomaly, tuple(moves), len(came_from), seconds, complete, taken)
 
     while queue:
         state = queue.popleft()

@@ -16,7 +16,7 @@ MARKER_FIRST = ("plan", "read marker", "fence", "rows", "marker", "commit", "not
 OLD_CHECKPOINT = ("restore and start",)
 OLD_MARKER = ("forget the marker",)
 
-STAGES: dict[str, Stage | TwoPhaseStage | DownstreamStage | SharedStage] = {
+MODELS: dict[str, Stage | TwoPhaseStage | DownstreamStage | SharedStage] = {
     stage.name: stage
     for stage in (
         Stage("at least once", PLAIN, idempotent=False),

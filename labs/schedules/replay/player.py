@@ -48,7 +48,7 @@ class CannotPlay(RuntimeError):
 
 
 @dataclass
-class Bench:
+class ReplayBench:
     """A Kafka whose clients all come through a proxy. `direct` is its address past the proxy, for who only looks."""
 
     broker: Broker
@@ -60,10 +60,10 @@ class Bench:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
+def replay_bench() -> Iterator[ReplayBench]:
     """Start one, for as many replays as there are."""
     with proxied_broker() as (broker, proxy):
-        yield Bench(broker, proxy)
+        yield ReplayBench(broker, proxy)
 
 
 class Player:
@@ -72,7 +72,7 @@ class Player:
     def __init__(
         self,
         stage: Stage,
-        bench: Bench,
+        bench: ReplayBench,
         expires: bool = False,
         driver: Callable[[str, dict[str, Any]], Driver] = PlayedDriver,
     ):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from labs.evidence.auditor.audit import Audit
 from labs.schedules.model.kafka import Stage
 from labs.schedules.replay.judge import IN_THE_AUDITORS_WORDS, judge
-from labs.schedules.replay.player import Bench, Player
+from labs.schedules.replay.player import Player, ReplayBench
 from labs.schedules.schedule import Event, Schedule
 
 
@@ -31,7 +31,7 @@ class Replayed(NamedTuple):
         return lines
 
 
-def replay(schedule: Schedule, stage: Stage, bench: Bench) -> Replayed:
+def replay_on_kafka(schedule: Schedule, stage: Stage, bench: ReplayBench) -> Replayed:
     """Carry out what the model found. Raises CannotPlay if that is not possible."""
     expires = any(event.action == "time out" for event in schedule.events)
     with Player(stage, bench, expires) as player:
