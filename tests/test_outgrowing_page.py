@@ -14,7 +14,7 @@ from labs.equipment.broker import Broker
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
-from labs.equipment.node import QUICK_START
+from labs.equipment.node import QUICK_SPARK
 from labs.equipment.spark_cluster import SparkCluster
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
@@ -47,7 +47,7 @@ class Submitted(ChildProcess):
 
     def __init__(self, line: str, log: Path):
         environment = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_MASTER": "local[1]"}
-        environment["JDK_JAVA_OPTIONS"] = " ".join(QUICK_START)
+        environment["JDK_JAVA_OPTIONS"] = " ".join(QUICK_SPARK)
         environment.pop("SPARK_HOME", None)
         super().__init__(["bash", "-c", line], log, cwd=ROOT, env=environment)
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from labs.equipment.class_archive import archive_options
 from labs.equipment.jars import connector_jars, local_files_jar
 from labs.equipment.java import find_java
-from labs.equipment.node import LOG4J, QUICK_START
+from labs.equipment.node import LOG4J, QUICK_SPARK
 
 LOCAL_MASTER = "local[2]"
 
@@ -121,7 +121,7 @@ def _spark_home(master: str) -> Path:
 
 def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     """Return what the driver's JVM must know when it starts; under spark-submit it has started."""
-    options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _temporary(), *(QUICK_START if quick_start else ())]
+    options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _temporary(), *(QUICK_SPARK if quick_start else ())]
     return {
         "spark.driver.extraJavaOptions": " ".join(options),
         "spark.driver.memory": "2g",
@@ -175,7 +175,7 @@ def _settings(here: bool, quick_start: bool) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.extraJavaOptions": " ".join([_temporary(), *(QUICK_START if quick_start else ())]),
+            "spark.executor.extraJavaOptions": " ".join([_temporary(), *(QUICK_SPARK if quick_start else ())]),
         }
     return settings
 

@@ -16,7 +16,7 @@ import pyspark
 
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.java import find_java
-from labs.equipment.node import LOG4J, QUICK_START
+from labs.equipment.node import LOG4J, QUICK_SPARK
 from labs.equipment.ports import PortTaken
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -26,7 +26,7 @@ OPTIONS = (
     "-Dspark.master.rest.enabled=false",
     "-Dspark.port.maxRetries=0",  # a master on another port than was asked for would never be found
     "-Dspark.deploy.maxExecutorRetries=-1",  # an executor that was killed is replaced, every time
-    *QUICK_START,
+    *QUICK_SPARK,
 )
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
