@@ -24,6 +24,9 @@ from tests.bench import needs_bench
 # One window's worth of records; batches 3 to 12 emit a window of 8 results each.
 RECORDS_PER_BATCH = 80
 
+# Files of which one test takes minutes.
+LONG = ("test_outgrowing_page.py", "test_three_brokers.py", "test_notebooks.py", "test_chaos.py", "test_on_a_cluster.py")
+
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.
 for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
     os.environ.pop(variable, None)
@@ -37,9 +40,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 def pytest_collection_modifyitems(items):
     """Keep the tests of a file together, since they share a bench; each lesson goes wherever there is room.
 
-    Lessons and exercises come first: one that took minutes at the very end would have a core to itself.
+    What takes minutes comes first: at the very end it would have a core to itself.
     """
-    items.sort(key=lambda item: not item.path.match("test_notebooks.py") and "exercises" not in item.path.parts)
+    items.sort(key=lambda item: item.path.name not in LONG and "exercises" not in item.path.parts)
     for item in items:
         lesson = getattr(item, "callspec", None) and item.callspec.params.get("notebook")
         item.add_marker(pytest.mark.xdist_group(lesson.stem if lesson else str(item.path)))
