@@ -25,7 +25,13 @@ from tests.bench import needs_bench
 RECORDS_PER_BATCH = 80
 
 # Files of which one test takes minutes.
-LONG = ("test_outgrowing_page.py", "test_three_brokers.py", "test_notebooks.py", "test_chaos.py", "test_on_a_cluster.py")
+LONG = (
+    "test_outgrowing_page.py",
+    "test_three_brokers.py",
+    "test_notebooks.py",
+    "test_chaos.py",
+    "test_on_a_cluster.py",
+)
 
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.
 for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
