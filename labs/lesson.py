@@ -47,6 +47,10 @@ from labs.pipeline.two_phase.coordinator import decide_and_finish, recover
 from labs.pipeline.two_phase.decision_log import DecisionLog
 from labs.pipeline.two_phase.end_transaction import end_once, finish
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
+from labs.runs.attack.attack import attack
+from labs.runs.attack.orders import parse_orders
+from labs.runs.attack.sinks import wrong_sink
+from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
 from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
 from labs.schedules.diagram import draw
@@ -89,6 +93,7 @@ __all__ = [
     "Traffic",
     "WithoutMarker",
     "as_result",
+    "attack",
     "audit",
     "batch_table",
     "broker_jars",
@@ -114,6 +119,7 @@ __all__ = [
     "last_stable_offset",
     "open_broker",
     "parse_line",
+    "parse_orders",
     "parse_records",
     "plot_audit",
     "plot_chaos",
@@ -140,7 +146,9 @@ __all__ = [
     "replay_on_kafka",
     "run_chaos",
     "run_stage",
+    "source_of",
     "spark_session",
     "start_query",
     "transaction_table",
+    "wrong_sink",
 ]

@@ -60,19 +60,19 @@ def run(arguments: argparse.Namespace) -> int:
 def _play(arguments: argparse.Namespace) -> int:
     from labs.commands.progress import bench_progress, plain_console
     from labs.runs.attack.attack import attack, solve
-    from labs.runs.attack.orders import parse
+    from labs.runs.attack.orders import parse_orders
     from labs.runs.attack.possible import check_possible
     from labs.runs.attack.score import add_score, read_scores, score
-    from labs.runs.attack.sinks import drawn
+    from labs.runs.attack.sinks import wrong_sink
     from labs.schedules.diagram import draw
     from labs.schedules.replay.player import replay_bench
 
     seed = random.randrange(DRAWN_FROM) if arguments.seed is None else arguments.seed
-    sink = drawn(seed)
+    sink = wrong_sink(seed)
     if arguments.scores:
         read_scores(arguments.scores)  # a damaged file is said before the work
     _introduce(seed, sink, arguments)
-    orders = [] if arguments.solve else parse(_lines(arguments.schedule))
+    orders = [] if arguments.solve else parse_orders(_lines(arguments.schedule))
     if orders:
         check_possible(orders, sink.stage)
     with bench_progress(plain_console(stderr=True)) as progress:
@@ -102,11 +102,11 @@ def _user() -> str:
 
 
 def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> None:
-    from labs.runs.attack.source import source
+    from labs.runs.attack.source import source_of
 
     print(f"seed {seed}: " + ("a sink that you do not see" if arguments.blind else sink.name))
     if not arguments.blind:
-        print(f"\n{source(sink.stage)}\n")
+        print(f"\n{source_of(sink.stage)}\n")
     if arguments.hint:
         print(f"hint: {sink.hint}\n")
     sys.stdout.flush()

@@ -15,9 +15,9 @@ import pytest
 
 from labs.commands.main import main
 from labs.equipment.eventually import eventually
-from labs.runs.attack.sinks import SINKS, drawn
+from labs.runs.attack.sinks import SINKS, wrong_sink
 
-SEEDS = {drawn(seed).name: str(seed) for seed in range(len(SINKS))}
+SEEDS = {wrong_sink(seed).name: str(seed) for seed in range(len(SINKS))}
 WEAK, STRONGER = SEEDS["idempotent producer only"], SEEDS["marker that expires"]
 
 

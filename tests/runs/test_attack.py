@@ -7,11 +7,11 @@ import pytest
 
 from labs.evidence.auditor.anomaly import Anomaly
 from labs.runs.attack.attack import attack, solve
-from labs.runs.attack.orders import EXAMPLES, parse
+from labs.runs.attack.orders import EXAMPLES, parse_orders
 from labs.runs.attack.possible import check_possible
 from labs.runs.attack.score import add_score, fewest, read_scores, score, table
-from labs.runs.attack.sinks import SINKS, drawn
-from labs.runs.attack.source import source
+from labs.runs.attack.sinks import SINKS, wrong_sink
+from labs.runs.attack.source import source_of
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import MODELS
 from labs.schedules.replay.player import CannotPlay, replay_bench
@@ -50,7 +50,7 @@ def kafka():
 
 @pytest.fixture
 def orders():
-    return lambda text: parse(text.splitlines())
+    return lambda text: parse_orders(text.splitlines())
 
 
 def test_every_kind_is_attacked_here_and_the_model_knows_how_too():
@@ -203,17 +203,17 @@ def test_verbs_and_nouns_name_the_same_steps(orders):
 
 def test_seeds_in_a_row_give_all_kinds_and_always_the_same():
     for first in (0, 22):
-        assert {drawn(seed).name for seed in range(first, first + len(SINKS))} == set(KINDS)
-    assert drawn(7) == drawn(7)
+        assert {wrong_sink(seed).name for seed in range(first, first + len(SINKS))} == set(KINDS)
+    assert wrong_sink(7) == wrong_sink(7)
 
 
 def test_source_names_each_step_once_where_it_is_taken():
     for sink in SINKS:
-        text = source(sink.stage)
+        text = source_of(sink.stage)
         assert text.count("commit_transaction") == sink.stage.program.count("commit")
         assert ("# epoch" in text) == ("fence" in sink.stage.program)
         assert max(map(len, text.splitlines())) <= 120
-    by_place = [source(KINDS[f"marker in a transaction of its own, {place}"]) for place in ("earlier", "later")]
+    by_place = [source_of(KINDS[f"marker in a transaction of its own, {place}"]) for place in ("earlier", "later")]
     assert sorted(by_place[0].splitlines()) == sorted(by_place[1].splitlines())
 
 

@@ -91,7 +91,7 @@ class Order:
         return f"line {self.line} ({self.text})"
 
 
-def parse(lines: Iterable[str]) -> list[Order]:
+def parse_orders(lines: Iterable[str]) -> list[Order]:
     """Read a schedule: one order a line, empty lines and `#` comments aside. Raises ScheduleError, in one line."""
     orders = []
     for number, line in enumerate(lines, 1):

@@ -69,7 +69,7 @@ SINKS = (
 )
 
 
-def drawn(seed: int) -> WrongSink:
+def wrong_sink(seed: int) -> WrongSink:
     """Return the sink of a seed, the same one on every machine; seeds 0 to 10 have one of each kind, and so on."""
     turn, place = divmod(seed, len(SINKS))
     return random.Random(f"attack {turn}").sample(SINKS, len(SINKS))[place]

@@ -7,7 +7,7 @@ from labs.schedules.model.kafka import Stage
 REMARK = 62  # column in which a line says by which name orders call its step
 
 
-def source(stage: Stage) -> str:
+def source_of(stage: Stage) -> str:
     """Return the program, some 10 to 25 lines; behind each step stands its name in orders."""
     lines = [_producer(stage)] if stage.keeps_epoch or "fence" not in stage.program else []
     lines.append("for batch in batches_behind(checkpoint.noted):")
