@@ -39,7 +39,8 @@ class Walk(NamedTuple):
 def walk(seed: int, stage: Stage = WALKED) -> Walk:
     """Draw a walk through the stage. What a replay cannot hold back is delivered at once."""
     chance, state, moves = random.Random(seed), stage.start(), list[Event]()
-    while options := list(stage.moves(state)):
+    # Sorted, since the order of a set of texts is another one in each process.
+    while options := sorted(stage.moves(state), key=lambda each: str(each[0])):
         urgent = [each for each in options if _is_urgent(each[0], moves, state)]
         if len(moves) >= LENGTH and not urgent:
             break

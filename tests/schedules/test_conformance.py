@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import subprocess
+import sys
+
 import pytest
 
 from labs.schedules.conformance import WALKED, conforms, walk
 from labs.schedules.model.checker import explore
 from labs.schedules.replay.player import replay_bench
 from labs.schedules.replay.sink_driver import GatedSink
+from labs.schedules.schedule import Event
 
 WALKS = range(1, 7)
 
@@ -35,10 +41,26 @@ def test_walks_are_drawn_by_seed_and_meet_everything():
     assert any(walk(seed).state.noted == WALKED.batches - 1 for seed in range(1, 101))
 
 
+def test_walk_is_the_same_in_each_process():
+    program = "from labs.schedules.conformance import walk; print([walk(seed).schedule for seed in range(1, 7)])"
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(drawn) == 1
+
+
 def test_nothing_is_found_in_what_is_walked_through():
     assert explore(WALKED, limit=100_000).anomaly is None
 
 
 def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypatch):
     monkeypatch.setattr(GatedSink, "decide", lambda *_: False)
-    assert conforms(walk(2), kafka, spark)
+    drawn = next(each for each in map(walk, itertools.count(1)) if any(map(finds_its_batch, each.schedule.events)))
+    assert conforms(drawn, kafka, spark)
+
+
+def finds_its_batch(event: Event) -> bool:
+    return event.action == "read marker" and event.answer == f"batch {event.batch}"

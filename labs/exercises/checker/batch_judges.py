@@ -24,7 +24,7 @@ from labs.schedules.replay.player import CannotPlay, Player, ReplayBench, replay
 from labs.schedules.replay.replay import replay_on_kafka
 from labs.schedules.schedule import Schedule
 
-WALKS = (2, 8)  # seeds
+WALKS = (1, 17)  # seeds
 OLDER = "with an older checkpoint"
 
 
