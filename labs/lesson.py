@@ -27,6 +27,7 @@ from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
 from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
 from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
+from labs.exercises.checker.batch_steps import counterexample
 from labs.exercises.checker.check import check
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
@@ -103,6 +104,7 @@ __all__ = [
     "close_windows",
     "count_by_window",
     "count_ips",
+    "counterexample",
     "counts_in_flight",
     "create_topic",
     "decide_and_finish",

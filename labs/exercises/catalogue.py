@@ -8,4 +8,5 @@ EXERCISES = (
     "exactly_once_sink",
     "two_phase",
     "late_data",
+    "batch_protocol",
 )

@@ -39,7 +39,8 @@ class Walk(NamedTuple):
 def walk(seed: int, stage: Stage = WALKED) -> Walk:
     """Draw a walk through the stage. What a replay cannot hold back is delivered at once."""
     chance, state, moves = random.Random(seed), stage.start(), list[Event]()
-    while options := list(stage.moves(state)):
+    # Sorted, since the order of a set of texts is another one in each process.
+    while options := sorted(stage.moves(state), key=lambda each: str(each[0])):
         urgent = [each for each in options if _is_urgent(each[0], moves, state)]
         if len(moves) >= LENGTH and not urgent:
             break
@@ -54,17 +55,23 @@ def walk(seed: int, stage: Stage = WALKED) -> Walk:
 def conforms(drawn: Walk, bench: ReplayBench, spark: SparkSession, stage: Stage = WALKED) -> list[str]:
     """Carry a walk out, and return where the real sink did not do what the model says."""
     with Player(stage, bench, driver=lambda name, settings: SinkDriver(name, settings, spark)) as player:
-        try:
-            player.play(drawn.schedule)
-        except CannotPlay as error:
-            return [str(error)]
-        # The client library does not tell a producer which epoch it has.
-        events = [e._replace(answer="ok") if e.answer.startswith("epoch ") else e for e in drawn.schedule.events]
-        found = differences(drawn.schedule._replace(events=tuple(events)), Schedule("", tuple(player.told)))
-        if not drawn.state.refused:
-            ended, seen = player.finish(), player.visible()
-            if ended != DONE or seen != tuple(range(stage.batches * stage.rows)):
-                found.append(f"the undisturbed end: {ended}, visible are {seen}")
+        return played(drawn, player)
+
+
+def played(drawn: Walk, player: Player) -> list[str]:
+    """Let a player carry a walk out, and return where what happens is not what the model says."""
+    stage = player.stage
+    try:
+        player.play(drawn.schedule)
+    except CannotPlay as error:
+        return [str(error)]
+    # The client library does not tell a producer which epoch it has.
+    events = [e._replace(answer="ok") if e.answer.startswith("epoch ") else e for e in drawn.schedule.events]
+    found = differences(drawn.schedule._replace(events=tuple(events)), Schedule("", tuple(player.told)))
+    if not drawn.state.refused:
+        ended, seen = player.finish(), player.visible()
+        if ended != DONE or seen != tuple(range(stage.batches * stage.rows)):
+            found.append(f"the undisturbed end: {ended}, visible are {seen}")
     return found
 
 

@@ -19,6 +19,7 @@ SKELETONS = {
     "exactly_once_sink": ("doubled", "crash after commit"),
     "two_phase": ("doubled", "decided or not"),
     "late_data": ("lost", "20 seconds late"),
+    "batch_protocol": ("doubled", "every interleaving"),
 }
 each_exercise = pytest.mark.parametrize("name", EXERCISES)
 

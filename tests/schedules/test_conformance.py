@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -38,16 +41,26 @@ def test_walks_are_drawn_by_seed_and_meet_everything():
     assert any(walk(seed).state.noted == WALKED.batches - 1 for seed in range(1, 101))
 
 
+def test_walk_is_the_same_in_each_process():
+    program = "from labs.schedules.conformance import walk; print([walk(seed).schedule for seed in range(1, 7)])"
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(drawn) == 1
+
+
 def test_nothing_is_found_in_what_is_walked_through():
     assert explore(WALKED, limit=100_000).anomaly is None
 
 
 def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypatch):
     monkeypatch.setattr(GatedSink, "decide", lambda *_: False)
-    finds_it_done = next(walk(seed) for seed in itertools.count(1) if any(map(_is_skipped, walk(seed).schedule.events)))
-    assert conforms(finds_it_done, kafka, spark)
+    drawn = next(each for each in map(walk, itertools.count(1)) if any(map(finds_its_batch, each.schedule.events)))
+    assert conforms(drawn, kafka, spark)
 
 
-def _is_skipped(event: Event) -> bool:
-    """Tell whether a driver reads that its batch is done already."""
+def finds_its_batch(event: Event) -> bool:
     return event.action == "read marker" and event.answer == f"batch {event.batch}"

@@ -54,6 +54,20 @@ def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints
     _call(function, points, "prepared, decisions, finish", prepared, decisions, finish)
 
 
+def with_nothing(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(), and write what it returned into the journal: its repr, and the texts if it is a list of them."""
+    require_parameters(function, (), "")
+    points.journal.write("phase", "call")
+    answer = function()
+    texts = list(map(str, answer)) if _are_texts(answer) else None
+    points.journal.write("call", f"{function.__name__}() → {answer!r}"[:300])
+    points.journal.write("answer", repr(answer)[:300], texts=texts)
+
+
+def _are_texts(answer: Any) -> bool:
+    return isinstance(answer, list | tuple) and len(answer) <= 100 and all(isinstance(each, str) for each in answer)
+
+
 def _name(transaction: Any) -> str:
     """Name a transaction in a few letters; all of a job have the same long prefix."""
     return f"{transaction.transactional_id.split('-', 2)[-1]} (epoch {transaction.epoch})"

@@ -52,7 +52,7 @@ def check(
     if code.empty:
         return Report(name, code.name, [], "there is nothing to judge: the file has no code in it")
     findings: list[Finding] = []
-    with tempfile.TemporaryDirectory(prefix="labs-check-") as directory, _kafka(servers) as address:
+    with tempfile.TemporaryDirectory(prefix="labs-check-") as directory, _kafka(servers, exercise) as address:
         process = StudentProcess(code.text, code.name, exercise.entry, Path(directory), exercise.limits, exercise.warm)
         lab = Lab(address, Path(directory), process)
         ended = False
@@ -69,9 +69,9 @@ def check(
     return Report(name, code.name, findings, exercise.epilogue(findings), time.monotonic() - began)
 
 
-def _kafka(servers: str | None):
-    if servers:
-        return nullcontext(servers)
+def _kafka(servers: str | None, exercise: Exercise):
+    if servers or exercise.own_kafka:
+        return nullcontext(servers or "")
     return _OwnBroker()
 
 

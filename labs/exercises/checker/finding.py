@@ -23,7 +23,8 @@ class Finding:
     """The judgement of one scenario.
 
     `symptom` is "lost", "doubled", "wrong" or "hidden" for wrong results, or how the code ended ("hung",
-    "crashed", "syntax error", …); it is empty where nothing is the matter. `timeline` has (when, what) of the
+    "crashed", "syntax error", …), or what the model names an anomaly ("torn", "out of order", "stuck"); it is empty
+    where nothing is the matter. `timeline` has (when, what) of the
     runs, around what went wrong. `lost` and `doubled` are numbers of results, allowed or not.
     """
 

@@ -59,7 +59,7 @@ class Exercise:
     """An exercise: `entry` calls the student's code in its process, `hints` has a sentence per symptom.
 
     A hint for one scenario has the key "SYMPTOM/SCENARIO". `epilogue` may say something about all findings. `warm`:
-    the process takes long to start, and serves several runs.
+    the process takes long to start, and serves several runs. `own_kafka`: its judges start the Kafka that they need.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Exercise:
     limits: Limits = field(default_factory=Limits)
     epilogue: Callable[[list[Finding]], str] = lambda findings: ""
     warm: bool = False
+    own_kafka: bool = False
 
     def hint(self, finding: Finding) -> str:
         """Return the hint that fits a finding best."""

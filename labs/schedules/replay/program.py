@@ -118,7 +118,7 @@ class Driver:
             ("batch_id", str(self._batch)),
             ("attempt", f"{self._settings['client_id']} {self._attempt}"),
         ]
-        if last:
+        if last or "commit" in self._program:  # the last may never be seen, and half a transaction is none
             headers.append(("batch_rows", str(self._end - self._begin)))
         self._send(self._settings["topic"], result_value(record * WINDOW_MS, f"record {record}", 1), headers)
         self._row += 1
