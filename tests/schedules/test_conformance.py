@@ -53,7 +53,7 @@ def test_walk_is_the_same_in_each_process():
 
 
 def test_nothing_is_found_in_what_is_walked_through():
-    assert explore(WALKED, limit=100_000).anomaly is None
+    assert explore(WALKED, limit=30_000).anomaly is None
 
 
 def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypatch):
