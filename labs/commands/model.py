@@ -76,14 +76,13 @@ def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namesp
     from labs.commands.progress import bench_progress, plain_console
     from labs.schedules.diagram import draw
     from labs.schedules.model.checker import explore
-    from labs.schedules.model.kafka import Stage
     from labs.schedules.model.stages import MODELS
     from labs.schedules.replay.player import replay_bench
-    from labs.schedules.replay.replay import replay_on_kafka
+    from labs.schedules.replay.replay import can_be_replayed, replay_on_kafka
 
     chosen: list[Any] = [MODELS[name] for name in names]
     stages = [dataclasses.replace(stage, **bounds) for stage in chosen]
-    found = [(stage, explore(stage, arguments.limit).schedule) for stage in stages if isinstance(stage, Stage)]
+    found = [(stage, explore(stage, arguments.limit).schedule) for stage in stages if can_be_replayed(stage)]
     counterexamples = [(stage, schedule) for stage, schedule in found if schedule.anomaly]
     if not counterexamples:
         raise ValueError("nothing was found that could be carried out on Kafka")

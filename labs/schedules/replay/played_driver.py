@@ -18,16 +18,16 @@ START = 60.0  # seconds: a slow machine starts Python and loads a library
 
 
 class PlayedDriver:
-    """`settings` are those of `program.Driver`. A context manager; leaving it kills the process."""
+    """`program` is a module that can be run (`stepwise.serve`), and `settings` are what it takes."""
 
-    def __init__(self, name: str, settings: dict[str, Any]):
+    def __init__(self, name: str, settings: dict[str, Any], program: str = "labs.schedules.replay.program"):
         self.name = name
         self.alive, self.asleep = True, False
         self.taking: Step | None = None  # a step that has no answer yet
         ours, theirs = socket.socketpair()
         directory = Path(tempfile.mkdtemp(prefix="labs-driver-"))
         pipe = theirs.fileno()
-        command = [sys.executable, "-m", "labs.schedules.replay.program", str(pipe), json.dumps(settings)]
+        command = [sys.executable, "-m", program, str(pipe), json.dumps(settings)]
         self._process = ChildProcess(
             command,
             directory / "output.log",

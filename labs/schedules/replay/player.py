@@ -82,6 +82,7 @@ class Player:
         self.name = f"replay-{uuid.uuid4().hex[:12]}"
         self.topic, self._marker_topic = f"{self.name}-results", f"{self.name}-marker"
         self._timeout = LATE if expires else NEVER_LATE
+        self.patience = PATIENCE
         self._drivers: dict[str, Driver] = {}
         self._held: dict[tuple[str, Step], HeldRequest] = {}
         self._delivered: set[tuple[str, Step]] = set()
@@ -143,6 +144,16 @@ class Player:
     def visible(self) -> tuple[int, ...]:
         """Return the records that a read_committed reader sees now."""
         return tuple(int(result.ip.split()[1]) for result in read_visible(self._bench.direct, self.topic))
+
+    @property
+    def records(self) -> range:
+        """All records of the source."""
+        return range(self.stage.batches * self.stage.rows)
+
+    def due(self) -> range:
+        """Return the records whose batch the checkpoint notes as done."""
+        noted = self.checkpoint.noted
+        return range(self.checkpoint.planned[noted] if noted >= 0 else 0)
 
     @property
     def direct(self) -> str:

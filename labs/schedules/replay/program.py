@@ -1,31 +1,22 @@
-"""A driver as a process of its own: it carries out the steps of its batches on the real Kafka, one at a word.
-
-It reads "next" from a pipe, says which step it takes (`{"action": "row", "batch": 0, "row": 1}`), takes it, and says
-what came back (`{"answer": "ok"}`). So it can be held between any two steps, stopped, woken and killed. At "peek" it
-only says which step comes next.
-"""
+"""A driver of a replay: it carries out the steps of its batches on the real Kafka, with a client of its own."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from labs.pipeline.records import WINDOW_MS, result_value
 from labs.schedules.replay.checkpoint import SmallCheckpoint, Taken
+from labs.schedules.replay.stepwise import Ended, serve
 
 # Kafka's ways to say that a younger producer has the name.
 FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 PATIENCE = 60  # seconds
 ONE_SLICE = 0.1  # seconds; a longer wait is several of the client's, in which two errors at once end in a SystemError
 Headers = list[tuple[str, str | bytes | None]]  # as the client wants them
-
-
-class Ended(Exception):
-    """The driver goes no further; the message says why."""
 
 
 class Driver:
@@ -226,31 +217,5 @@ class Driver:
                 raise KafkaException(error)
 
 
-def main(commands: IO[str], answers: IO[str], settings: dict[str, Any]) -> None:
-    """Take a step at each "next" of `commands`, until they end or the driver does."""
-
-    def say(**what: Any) -> None:
-        answers.write(json.dumps(what) + "\n")
-        answers.flush()
-
-    driver = Driver(settings)
-    for command in commands:
-        if command == "peek\n":
-            say(**({"action": "end"} if driver.finished else driver.upcoming()))
-            continue
-        if driver.finished:
-            say(action="end", answer="all batches are done", ended=True)
-            break
-        step = driver.upcoming()
-        say(**step)
-        try:
-            say(answer=driver.take(step))
-        except Ended as ended:
-            say(answer=str(ended), ended=True)
-            break
-
-
 if __name__ == "__main__":
-    pipe = int(sys.argv[1])
-    with open(pipe, encoding="utf-8") as reading, open(pipe, "w", encoding="utf-8", closefd=False) as writing:
-        main(reading, writing, json.loads(sys.argv[2]))
+    serve(Driver)
