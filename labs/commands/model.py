@@ -9,12 +9,17 @@ import json
 import resource
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labs.schedules.schedule import Schedule
 
 EXAMPLES = """examples:
   python -m labs model                                     every stage, within its bounds
   python -m labs model --stage "one epoch for all batches" --show
   python -m labs model --stage "the sink" --batches 3
+  python -m labs model --stage "offset last" --save doubled.json
+  python -m labs model --schedule doubled.json --replay --draw doubled.svg
   python -m labs model --walks 100                         the real sink, at random, against the model of it
   python -m labs model --replay --times 10                 each counterexample on a real Kafka, ten times over
   python -m labs model --stage "at least once" --replay --draw happened.svg
@@ -41,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replay", action="store_true", help="carry each schedule out on a real Kafka, and audit it")
     parser.add_argument("--times", type=_whole, default=1, metavar="N", help="so many times each (default: 1)")
     parser.add_argument("--walks", type=_whole, metavar="N", help="walk the real sink at random, N times")
+    parser.add_argument("--save", type=Path, metavar="FILE.json", help="keep the one stage's schedule")
+    parser.add_argument("--schedule", type=Path, metavar="FILE.json", help="show, draw or replay this one instead")
+    parser.add_argument("--coverage", action="store_true", help="print how often each kind of step was taken")
     parser.add_argument("--json", action="store_true", help="print one JSON object per stage")
 
 
@@ -50,97 +58,88 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _walk(walks: int) -> int:
-    """Take the real sink through random walks of the model; 1 if it does something else anywhere."""
-    from labs.commands.progress import bench_progress, plain_console
-    from labs.equipment.spark import spark_session
-    from labs.schedules.conformance import conforms, walk
-    from labs.schedules.replay.player import replay_bench
-
-    failed = steps = 0
-    spark = spark_session()
-    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
-        for seed in range(1, walks + 1):
-            progress.show("walks", seed - 1, walks)
-            drawn = walk(seed)
-            steps += len(drawn.schedule.events)
-            if found := conforms(drawn, kafka, spark):
-                failed += 1
-                print("\n".join([f"walk {seed}:", *(f"  {line}" for line in found)]))
-    print(f"{walks - failed} of {walks} walks of the real sink, {steps:,} steps, are as the model says")
-    return 1 if failed else 0
-
-
-def _replay(names: list[str], bounds: dict[str, int], arguments: argparse.Namespace) -> int:
-    """Carry out what was found in the stages that write to Kafka by themselves; 1 if Kafka disagrees with the model."""
-    from labs.commands.progress import bench_progress, plain_console
-    from labs.schedules.diagram import draw
-    from labs.schedules.model.checker import explore
-    from labs.schedules.model.stages import MODELS
-    from labs.schedules.replay.player import replay_bench
-    from labs.schedules.replay.replay import can_be_replayed, replay_on_kafka
-
-    chosen: list[Any] = [MODELS[name] for name in names]
-    stages = [dataclasses.replace(stage, **bounds) for stage in chosen]
-    found = [(stage, explore(stage, arguments.limit).schedule) for stage in stages if can_be_replayed(stage)]
-    counterexamples = [(stage, schedule) for stage, schedule in found if schedule.anomaly]
-    if not counterexamples:
-        raise ValueError("nothing was found that could be carried out on Kafka")
-    disagreed = 0
-    print(f"\n{'on the real Kafka':<31} {'the model':<13} {'the auditor':<24} {'agreed':>10}")
-    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
-        for stage, schedule in counterexamples:
-            differences: list[list[str]] = []
-            for n in range(arguments.times):
-                progress.show(f"{stage.name}, replayed", n, arguments.times)
-                replayed = replay_on_kafka(schedule, stage, kafka)
-                differences.append(replayed.differences)
-                if arguments.draw:
-                    arguments.draw.write_text(draw(replayed.happened))
-            said = ", ".join(f"{times} {a.name.lower()}" for a, times in replayed.audit.counts.items()) or "valid"
-            agreed = sum(not lines for lines in differences)
-            print(f"{stage.name:<31} {schedule.anomaly:<13} {said:<24} {agreed:>4} of {arguments.times}")
-            for line in next((lines for lines in differences if lines), ()):
-                print(f"  {line}")
-            disagreed += arguments.times - agreed
-    return 1 if disagreed else 0
-
-
 def run(arguments: argparse.Namespace) -> int:
-    from labs.commands.progress import bench_progress, plain_console
-    from labs.schedules.diagram import draw
-    from labs.schedules.model.checker import explore
     from labs.schedules.model.stages import MODELS
 
     if arguments.walks:
-        return _walk(arguments.walks)
+        from labs.commands.model_on_kafka import walk_the_sink
+
+        return walk_the_sink(arguments.walks)
+    if arguments.schedule:
+        return _show_saved(arguments)
     names = arguments.stage or list(MODELS)
-    if arguments.draw and len(names) > 1:
-        raise ValueError("--draw draws one stage: name it with --stage")
-    bounds = {name: getattr(arguments, name) for name in ("batches", "rows", "drivers") if getattr(arguments, name)}
-    if not arguments.json:
-        print(f"{'stage':<31} {'found':<13} {'steps':>5} {'states':>9} {'seconds':>7}")
-    for name in names:
-        stage: Any = dataclasses.replace(MODELS[name], **bounds)
-        with bench_progress(plain_console(stderr=True)) as progress:
-            found = explore(stage, arguments.limit, functools.partial(progress.show, f"{name}, states"))
-        schedule = found.schedule
-        if arguments.json:
-            fields = ("stage", "anomaly", "states", "seconds", "complete")
-            print(json.dumps({key: getattr(found, key) for key in fields} | {"events": len(schedule.events)}))
-        else:
-            what = found.anomaly or ("nothing" if found.complete else "gave up")
-            steps = len(schedule.events) or ""
-            print(f"{name:<31} {what:<13} {steps:>5} {found.states:>9,} {found.seconds:>7.1f}")
-        if arguments.show and found.anomaly:
-            print(f"\n{schedule}\n")
-        if arguments.draw and not found.anomaly:
-            raise ValueError(f"{name}: nothing was found, so there is nothing to draw")
-        if arguments.draw and not arguments.replay:
-            arguments.draw.write_text(draw(schedule))
+    if (arguments.draw or arguments.save) and len(names) > 1:
+        raise ValueError(f"--{'draw draws' if arguments.draw else 'save keeps'} one stage: name it with --stage")
+    found = [_explored(name, arguments) for name in names]
     if arguments.replay:
-        return _replay(names, bounds, arguments)
+        return _replay(found, arguments)
     if not arguments.json:
         unit = 1 if sys.platform == "darwin" else 1024
         print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6:,.0f} MB of memory")
     return 0
+
+
+def _explored(name: str, arguments: argparse.Namespace) -> tuple[Any, Schedule]:
+    """Explore a stage, say what was found, and return the stage with its schedule."""
+    from labs.commands.progress import bench_progress, plain_console
+    from labs.schedules.model.checker import explore
+    from labs.schedules.model.stages import MODELS
+
+    bounds = {name: getattr(arguments, name) for name in ("batches", "rows", "drivers") if getattr(arguments, name)}
+    stage: Any = dataclasses.replace(MODELS[name], **bounds)
+    if not arguments.json and name == (arguments.stage or list(MODELS))[0]:
+        print(f"{'stage':<31} {'found':<13} {'steps':>5} {'states':>9} {'seconds':>7}")
+    with bench_progress(plain_console(stderr=True)) as progress:
+        found = explore(stage, arguments.limit, functools.partial(progress.show, f"{name}, states"))
+    schedule = found.schedule
+    if arguments.json:
+        fields = ("stage", "anomaly", "states", "seconds", "complete")
+        taken = {" ".join(filter(None, move)): times for move, times in sorted(found.taken.items())}
+        said = {key: getattr(found, key) for key in fields} | {"events": len(schedule.events)}
+        print(json.dumps(said | ({"coverage": taken} if arguments.coverage else {})))
+    else:
+        what = found.anomaly or ("nothing" if found.complete else "gave up")
+        steps = len(schedule.events) or ""
+        print(f"{name:<31} {what:<13} {steps:>5} {found.states:>9,} {found.seconds:>7.1f}")
+        for move, times in sorted(found.taken.items()) if arguments.coverage else ():
+            print(f"  {times:>9,} {' '.join(filter(None, move))}")
+    if arguments.show and found.anomaly:
+        print(f"\n{schedule}\n")
+    if (arguments.draw or arguments.save) and not found.anomaly:
+        raise ValueError(f"{name}: nothing was found, so there is nothing to {'draw' if arguments.draw else 'save'}")
+    _keep(schedule, arguments)
+    return stage, schedule
+
+
+def _keep(schedule: Schedule, arguments: argparse.Namespace) -> None:
+    from labs.schedules.diagram import draw
+
+    if arguments.save:
+        arguments.save.write_text(schedule.to_json() + "\n")
+    if arguments.draw and not arguments.replay:
+        arguments.draw.write_text(draw(schedule))
+
+
+def _show_saved(arguments: argparse.Namespace) -> int:
+    """Show, draw or replay a schedule from a file."""
+    from labs.schedules.model.stages import MODELS
+    from labs.schedules.schedule import Schedule, ScheduleError
+
+    schedule = Schedule.from_json(arguments.schedule.read_text())
+    if schedule.stage not in MODELS:
+        raise ScheduleError(f"there is no stage {schedule.stage!r}; there are: {', '.join(MODELS)}")
+    if arguments.show or not (arguments.draw or arguments.replay):
+        print(schedule)
+    _keep(schedule, arguments)
+    return _replay([(MODELS[schedule.stage], schedule)], arguments) if arguments.replay else 0
+
+
+def _replay(found: list[tuple[Any, Schedule]], arguments: argparse.Namespace) -> int:
+    """Carry out what was found, where there is a program for it; return 1 if Kafka disagrees anywhere, else 0."""
+    from labs.commands.model_on_kafka import replay_all
+    from labs.schedules.replay.replay import can_be_replayed
+
+    schedules = [(stage, schedule) for stage, schedule in found if schedule.events and can_be_replayed(stage)]
+    if not schedules:
+        raise ValueError("nothing was found that could be carried out on Kafka")
+    return replay_all(schedules, arguments.times, arguments.draw)

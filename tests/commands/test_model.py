@@ -40,6 +40,48 @@ def test_what_happened_on_kafka_is_drawn_as_it_went_over_the_wire(capsys, tmp_pa
     assert "driver 2 sends record 0 of batch 0: ok" in drawing.read_text()
 
 
+def test_schedule_that_was_saved_is_shown_and_drawn(capsys, tmp_path):
+    saved, drawing = tmp_path / "saved.json", tmp_path / "a drawing.svg"
+    assert main([*ONE, "--save", str(saved)]) == 0
+    capsys.readouterr()
+    assert main(["model", "--schedule", str(saved), "--show", "--draw", str(drawing)]) == 0
+    assert capsys.readouterr().out.startswith("at least once: doubled\n  1. driver 1 plans batch 0")
+    assert drawing.read_text().startswith("<svg")
+
+
+def test_schedule_from_a_file_is_replayed_and_what_differs_is_said(capsys, tmp_path):
+    saved = tmp_path / "saved.json"
+    assert main(["model", "--stage", "offset last", "--save", str(saved)]) == 0
+    assert main(["model", "--schedule", str(saved), "--replay"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-4:] == ["duplicate", "1", "of", "1"]
+    saved.write_text(saved.read_text().replace("doubled", "lost"))
+    assert main(["model", "--schedule", str(saved), "--replay"]) == 1
+    assert "the model says lost, and the auditor DUPLICATE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("no JSON", "a schedule is JSON"),
+        ('{"stage": "perfect", "events": []}', "there is no stage 'perfect'"),
+        (
+            '{"stage": "the sink", "events": [{"actor": "driver 1", "action": "pray"}]}',
+            "step 1: driver 1 cannot 'pray'",
+        ),
+    ],
+)
+def test_file_that_is_no_schedule_is_one_clear_line(capsys, tmp_path, text, why):
+    (tmp_path / "it.json").write_text(text)
+    assert main(["model", "--schedule", str(tmp_path / "it.json"), "--replay"]) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_coverage_says_how_often_each_kind_of_step_was_taken(capsys):
+    assert main([*ONE, "--coverage"]) == 0
+    said = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[2:-1]]
+    assert {"driver plan", "driver row", "network deliver row", "network lose row", "supervisor start"} <= set(said)
+
+
 def test_limit_is_said(capsys):
     assert main(["model", "--stage", "the sink", "--limit", "200"]) == 0
     assert "gave up" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic, remove_topics
 from labs.evidence.readers.decided import wait_until_decided
 from labs.evidence.readers.results import read_visible
@@ -179,6 +180,9 @@ class DownstreamPlayer(CrashPlayer):
         return {"source_topic": self._source, "records": len(self.records)}
 
     def place(self) -> dict[str, int]:
+        return eventually(self._committed, PATIENCE)  # a broker that has just started coordinates no groups yet
+
+    def _committed(self) -> dict[str, int]:
         [committed] = self._group.committed([TopicPartition(self._source, 0)], timeout=PATIENCE)
         return {"record": max(0, committed.offset)}
 

@@ -1,0 +1,54 @@
+"""The part of `python -m labs model` that needs a Kafka: schedules carried out, and random walks of the real sink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from labs.commands.progress import bench_progress, plain_console
+from labs.equipment.spark import spark_session
+from labs.schedules.conformance import conforms, walk
+from labs.schedules.diagram import draw
+from labs.schedules.replay.player import replay_bench
+from labs.schedules.replay.replay import replay_on_kafka
+from labs.schedules.schedule import Schedule
+
+
+def walk_the_sink(walks: int) -> int:
+    """Take the real sink through random walks of the model; return 1 if it does something else anywhere, else 0."""
+    failed = steps = 0
+    spark = spark_session()
+    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
+        for seed in range(1, walks + 1):
+            progress.show("walks", seed - 1, walks)
+            drawn = walk(seed)
+            steps += len(drawn.schedule.events)
+            if found := conforms(drawn, kafka, spark):
+                failed += 1
+                print("\n".join([f"walk {seed}:", *(f"  {line}" for line in found)]))
+    print(f"{walks - failed} of {walks} walks of the real sink, {steps:,} steps, are as the model says")
+    return 1 if failed else 0
+
+
+def replay_all(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing: Path | None) -> int:
+    """Carry out the schedules, each with its stage; return 1 if Kafka disagrees with the model anywhere, else 0."""
+    disagreed = 0
+    print(f"\n{'on the real Kafka':<31} {'the model':<13} {'the auditor':<31} {'agreed':>10}")
+    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
+        for stage, schedule in schedules:
+            differences: list[list[str]] = []
+            for n in range(times):
+                progress.show(f"{stage.name}, replayed", n, times)
+                replayed = replay_on_kafka(schedule, stage, kafka)
+                differences.append(replayed.differences)
+                if drawing:
+                    drawing.write_text(draw(replayed.happened))
+            said = ", ".join(f"{n} {a.name.lower().replace('_', ' ')}" for a, n in replayed.audit.counts.items())
+            agreed = sum(not lines for lines in differences)
+            found = schedule.anomaly or "nothing"
+            print(f"{stage.name:<31} {found:<13} {said or 'valid':<31} {agreed:>4} of {times}")
+            for line in next((lines for lines in differences if lines), ()):
+                print(f"  {line}")
+            disagreed += times - agreed
+    return 1 if disagreed else 0
