@@ -32,15 +32,15 @@ Answer = TypeVar("Answer")
 class BrokerConnection:
     """A connection to the broker at `address` (host:port). Raises OSError whenever the broker cannot be reached."""
 
-    def __init__(self, address: str, timeout: float = ANSWER):
+    def __init__(self, address: str, timeout: float = ANSWER, client_id: str = CLIENT_ID):
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
         self._responses: BinaryIO = self._socket.makefile("rb")
-        self._correlation_ids = itertools.count()
+        self._correlation_ids, self._client_id = itertools.count(), client_id
 
     def ask(self, request: Any, response: type[Any], version: int) -> Any:
         """Send a request in this version of its kind and return the response to it."""
-        request.with_header(correlation_id=next(self._correlation_ids), client_id=CLIENT_ID)
+        request.with_header(correlation_id=next(self._correlation_ids), client_id=self._client_id)
         self._socket.sendall(request.encode(version=version, header=True, framed=True))
         length = self._responses.read(LENGTH)
         content = self._responses.read(int.from_bytes(length, "big"))

@@ -33,6 +33,7 @@ class CrashPlayer:
 
     program = ""  # the module of the programs
     first = ""  # who runs from the start
+    partitions = 1
 
     def __init__(self, stage: Any, bench: ReplayBench, expires: bool = False):
         self.stage, self.direct = stage, bench.direct
@@ -48,10 +49,9 @@ class CrashPlayer:
         directory = Path(tempfile.mkdtemp(prefix="labs-replay-"))
         self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
         self.checkpoint = SmallCheckpoint(directory)
-        create_topic(self.direct, self.topic, partitions=1)
+        create_topic(self.direct, self.topic, self.partitions)
         self._stack.callback(remove_topics, self.direct, self.topic)
-        self.prepare()
-        self._start(self.first)
+        self.start_first()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,8 +75,9 @@ class CrashPlayer:
 
     # What the two kinds differ in
 
-    def prepare(self) -> None:
-        """Make what there has to be before the first program starts."""
+    def start_first(self) -> None:
+        """Start who runs from the start."""
+        self._start(self.first)
 
     def place(self) -> dict[str, int]:
         """Return where a program that starts now goes on."""
@@ -107,8 +108,7 @@ class CrashPlayer:
             self._start(event.whose)
             return ""
         if event.action == "time out":
-            if not all(wait_until_decided(self.direct, self.topic, PATIENCE).values()):
-                raise RuntimeError("the transaction stays open")
+            self._wait_until_decided()
             return ""
         if event.actor not in self._drivers or not self._drivers[event.actor].alive:
             raise RuntimeError(f"{event.actor} does not run")
@@ -116,28 +116,38 @@ class CrashPlayer:
         if event.action in ("crash", "wake"):
             driver.kill() if event.action == "crash" else driver.wake()
             return ""
+        self._begin(driver, event)
+        answer = driver.answer()
+        if event.action == "commit" and answer == "ok":
+            self._wait_until_decided()
+        return answer
+
+    def _begin(self, driver: PlayedDriver, event: Event) -> None:
         step = driver.begin()
         if step != Step(event.action, event.batch, event.row):
             raise RuntimeError(f"its next step is another: {step.action}")
-        answer = driver.answer()
-        if event.action == "commit" and answer == "ok":
-            wait_until_decided(self.direct, self.topic, PATIENCE)
-        return answer
+
+    def _wait_until_decided(self) -> None:
+        if not all(wait_until_decided(self.direct, self.topic, PATIENCE).values()):
+            raise RuntimeError("the transaction stays open")
 
     def _start(self, name: str) -> None:
         settings = {
             **dataclasses.asdict(self.stage),
             **self.place(),
             "name": self.name,
-            "client_id": f"{name} of {self.name}",
+            "client_id": self._client(name),
             "bootstrap_servers": self.direct,
             "topic": self.topic,
             "checkpoint": str(self.checkpoint.directory),
             "transaction_timeout_ms": self.timeout,
         }
-        self._drivers[name] = PlayedDriver(name, settings | self.more_settings(), self.program)
+        self._drivers[name] = PlayedDriver(name, settings | self.more_settings(name), self.program)
 
-    def more_settings(self) -> dict[str, Any]:
+    def _client(self, name: str) -> str:
+        return f"{name} of {self.name}"
+
+    def more_settings(self, name: str) -> dict[str, Any]:
         return {}
 
     def _visible(self) -> tuple[int, ...]:
@@ -163,7 +173,7 @@ class DownstreamPlayer(CrashPlayer):
     program, first = "labs.schedules.replay.consumer_program", "consumer 1"
     stage: DownstreamStage
 
-    def prepare(self) -> None:
+    def start_first(self) -> None:
         self._source = f"{self.name}-source"
         create_topic(self.direct, self._source, partitions=1)
         self._stack.callback(remove_topics, self.direct, self._source)
@@ -175,8 +185,9 @@ class DownstreamPlayer(CrashPlayer):
         settings = {"bootstrap.servers": self.direct, "group.id": self.name, "log_level": 0}
         self._group = Consumer(settings)
         self._stack.callback(self._group.close)
+        super().start_first()
 
-    def more_settings(self) -> dict[str, Any]:
+    def more_settings(self, name: str) -> dict[str, Any]:
         return {"source_topic": self._source, "records": len(self.records)}
 
     def place(self) -> dict[str, int]:

@@ -9,10 +9,12 @@ from labs.evidence.auditor.anomaly import Anomaly
 from labs.evidence.auditor.audit import Audit
 from labs.schedules.model.downstream import DownstreamStage
 from labs.schedules.model.kafka import Stage
+from labs.schedules.model.shared_transaction import SharedStage
 from labs.schedules.model.two_phase import TwoPhaseStage
 from labs.schedules.replay.crash_player import DownstreamPlayer, TwoPhasePlayer
 from labs.schedules.replay.judge import IN_THE_AUDITORS_WORDS, judge
-from labs.schedules.replay.player import CannotPlay, Player, ReplayBench
+from labs.schedules.replay.player import Player, ReplayBench
+from labs.schedules.replay.shared_player import SharedPlayer
 from labs.schedules.schedule import Event, Schedule
 
 
@@ -35,19 +37,17 @@ class Replayed(NamedTuple):
         return lines
 
 
-PLAYERS: dict[type, Any] = {Stage: Player, TwoPhaseStage: TwoPhasePlayer, DownstreamStage: DownstreamPlayer}
-
-
-def can_be_replayed(stage: object) -> bool:
-    """Tell whether there is a player for this kind of stage: not yet for a transaction that several tasks share."""
-    return type(stage) in PLAYERS
+PLAYERS: dict[type, Any] = {
+    Stage: Player,
+    TwoPhaseStage: TwoPhasePlayer,
+    DownstreamStage: DownstreamPlayer,
+    SharedStage: SharedPlayer,
+}
 
 
 def replay_on_kafka(schedule: Schedule, stage: Any, bench: ReplayBench) -> Replayed:
     """Carry out what the model found. Raises CannotPlay if that is not possible."""
     expires = any(event.action == "time out" for event in schedule.events)
-    if not can_be_replayed(stage):
-        raise CannotPlay(f"{stage.name}: there is no program for it on Kafka yet")
     with PLAYERS[type(stage)](stage, bench, expires) as player:
         happened = player.play(schedule)
         audit = judge(player, all_of_it=schedule.anomaly == "stuck")
