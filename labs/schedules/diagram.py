@@ -7,6 +7,7 @@ the schedule in words.
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Iterator
 from html import escape
@@ -48,8 +49,10 @@ class Drawing(str):
 
     words = ""
 
-    def _repr_svg_(self) -> str:
-        return str(self)
+    def _repr_html_(self) -> str:
+        # As an image, since JupyterLab shows no SVG in a notebook that it does not trust, such as one just cloned.
+        picture = base64.b64encode(self.encode()).decode()
+        return f'<img src="data:image/svg+xml;base64,{picture}" alt="{escape(self.words)}">'
 
     def __repr__(self) -> str:
         return self.words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,11 @@ def test_same_bytes_in_another_process():
     code += "print(draw(Schedule.from_json(sys.argv[1])), end='')"
     run = {"cwd": ROOT, "capture_output": True, "text": True, "check": True}
     assert subprocess.run([sys.executable, "-c", code, SCHEDULE.to_json()], **run).stdout == draw(SCHEDULE)
+
+
+def test_notebook_that_is_not_trusted_shows_an_image_with_the_words_beside_it():
+    [image] = ElementTree.fromstring(f"<div>{draw(SCHEDULE)._repr_html_().replace('>', '/>')}</div>")
+    kind, _, picture = image.get("src").partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(picture).decode() == draw(SCHEDULE)
+    assert image.get("alt").split() == str(SCHEDULE).split()

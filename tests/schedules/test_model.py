@@ -24,6 +24,7 @@ FOUND = {
     "marker that expires": ("doubled", 17),
     "the sink": None,
     "the sink, older checkpoint": None,
+    "the sink, marker deleted": None,
     "the sink as built": None,
     "an epoch with each commit": None,
     "two phases": None,
@@ -98,6 +99,10 @@ def test_sink_refuses_where_the_checkpoint_is_an_older_one():
             seen.add(state)
             waiting += [following for _, following in stage.moves(state)]
     assert any(state.refused for state in seen)
+
+
+def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():
+    assert explore(dataclasses.replace(MODELS["the sink, marker deleted"], has_witness=False)).anomaly == "doubled"
 
 
 @pytest.mark.parametrize(

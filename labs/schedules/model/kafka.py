@@ -30,7 +30,7 @@ class Stage:
     `program` is made of plan, note, rows and the requests; of `look`, a reading of the marker by a driver that has no
     epoch yet; and of `fence ahead`, which asks for the next batch's epoch and does not wait for it. `keeps_epoch`: it
     is asked for once, not for each batch; `epoch_by_commit`: Kafka gives a new one with each commit (KIP-890).
-    `marker_says_plan`, not its number alone.
+    `marker_says_plan`, not its number alone; `has_witness`: the checkpoint says in which topic the marker was to be.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Stage:
     keeps_epoch: bool = False
     epoch_by_commit: bool = False
     marker_says_plan: bool = True
+    has_witness: bool = False
     drains: bool = True
     batches: int = 2
     rows: int = 2
@@ -71,7 +72,8 @@ class Stage:
         if "time out" in state.luck and is_open(state):
             yield Event("broker", "time out"), timed_out(spent(state, "time out"))
         if "forget the marker" in state.luck and state.marker:
-            yield Event("broker", "forget the marker"), spent(state, "forget the marker")._replace(marker=None)
+            forgetful = spent(state, "forget the marker")._replace(marker=None, topic=state.topic + 1)
+            yield Event("broker", "forget the marker"), forgetful
         if len(state.drivers) < self.drivers and not state.refused:
             number, batch = len(state.drivers) + 1, state.noted + 1
             yield (
@@ -178,7 +180,9 @@ class Stage:
         if done == batch and (its_end == end or not self.marker_says_plan):
             skipped = following._replace(step=self.program.index("note"), computed=self.drains)
             return with_driver(state, n, skipped)
-        if done == batch - 1:
+        if done == batch - 1 and (state.marker or state.witness in (None, state.topic)):
+            if self.has_witness and not state.marker:
+                state = state._replace(witness=state.topic)
             return with_driver(state, n, following)
         return with_driver(state._replace(refused=True), n, following._replace(alive=False))
 

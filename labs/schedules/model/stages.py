@@ -29,6 +29,7 @@ MODELS: dict[str, Stage | TwoPhaseStage | DownstreamStage | SharedStage] = {
         Stage("marker that expires", SINK, marker_says_plan=False, luck=OLD_MARKER),
         Stage("the sink", SINK),
         Stage("the sink, older checkpoint", SINK, luck=OLD_CHECKPOINT),
+        Stage("the sink, marker deleted", SINK, has_witness=True, luck=OLD_MARKER),
         Stage("the sink as built", AS_BUILT, keeps_epoch=True),
         Stage("an epoch with each commit", SINK, keeps_epoch=True, epoch_by_commit=True),
         TwoPhaseStage("two phases", IN_ORDER),

@@ -50,6 +50,8 @@ class State(NamedTuple):
     noted: int = NEVER
     hole: bool = False
     grown: bool = False  # the source has more for the next batch than it had when that was first planned
+    witness: int | None = None  # in the checkpoint: in which topic the marker was to be, before anything was published
+    topic: int = 0  # that the marker is in now: another one, if the first was deleted
     refused: bool = False
     luck: tuple[str, ...] = ()  # what may still go wrong, apart from drivers and delays
 
