@@ -65,7 +65,7 @@ def _play(arguments: argparse.Namespace) -> int:
     from labs.runs.attack.score import add_score, read_scores, score
     from labs.runs.attack.sinks import wrong_sink
     from labs.schedules.diagram import draw
-    from labs.schedules.replay.player import replay_bench
+    from labs.schedules.replay.bench import replay_bench
 
     seed = random.randrange(DRAWN_FROM) if arguments.seed is None else arguments.seed
     sink = wrong_sink(seed)

@@ -10,7 +10,7 @@ from labs.commands.progress import bench_progress, plain_console
 from labs.equipment.spark import spark_session
 from labs.schedules.conformance import conforms, walk
 from labs.schedules.diagram import draw
-from labs.schedules.replay.player import replay_bench
+from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 from labs.schedules.schedule import Schedule
 

@@ -15,8 +15,9 @@ from labs.schedules.model.checker import with_sight
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import AS_BUILT
 from labs.schedules.model.state import State
+from labs.schedules.replay.bench import CannotPlay, ReplayBench
 from labs.schedules.replay.driver import DONE
-from labs.schedules.replay.player import CannotPlay, Player, ReplayBench
+from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import differences
 from labs.schedules.replay.sink_driver import SinkDriver
 from labs.schedules.schedule import Event, Schedule, compact

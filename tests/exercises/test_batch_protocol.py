@@ -13,7 +13,8 @@ from labs.exercises.checker.batch_steps import NoBatch, counterexample, every_in
 from labs.exercises.checker.check import check
 from labs.exercises.checker.finding import Grade
 from labs.schedules.conformance import played, walk
-from labs.schedules.replay.player import Player, replay_bench
+from labs.schedules.replay.bench import replay_bench
+from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import replay_on_kafka
 
 RIGHT = ["plan", "fence", "read marker", "rows", "marker", "commit", "note"]

@@ -14,7 +14,7 @@ from labs.runs.attack.sinks import SINKS, wrong_sink
 from labs.runs.attack.source import source_of
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import MODELS
-from labs.schedules.replay.player import CannotPlay, replay_bench
+from labs.schedules.replay.bench import CannotPlay, replay_bench
 from labs.schedules.schedule import Schedule, ScheduleError
 
 KINDS = {sink.name: sink.stage for sink in SINKS}

@@ -11,8 +11,8 @@ import pytest
 
 from labs.schedules.conformance import WALKED, conforms, walk
 from labs.schedules.model.checker import explore
-from labs.schedules.replay.player import replay_bench
-from labs.schedules.replay.sink_driver import GatedSink
+from labs.schedules.replay.bench import replay_bench
+from labs.schedules.replay.gated_sink import GatedSink
 from labs.schedules.schedule import Event
 
 WALKS = range(1, 7)

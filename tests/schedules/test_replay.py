@@ -6,7 +6,8 @@ import pytest
 
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
-from labs.schedules.replay.player import CannotPlay, Player, replay_bench
+from labs.schedules.replay.bench import CannotPlay, replay_bench
+from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import Replayed, replay_on_kafka
 from labs.schedules.schedule import HELD, Event, Schedule
 from tests.schedules.test_model import FOUND

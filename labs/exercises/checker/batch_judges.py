@@ -20,7 +20,8 @@ from labs.exercises.checker.timeline import timeline
 from labs.schedules.conformance import played, walk
 from labs.schedules.model.checker import Explored
 from labs.schedules.model.kafka import Stage
-from labs.schedules.replay.player import CannotPlay, Player, ReplayBench, replay_bench
+from labs.schedules.replay.bench import CannotPlay, ReplayBench, replay_bench
+from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import replay_on_kafka
 from labs.schedules.schedule import Schedule
 

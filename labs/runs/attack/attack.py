@@ -10,7 +10,8 @@ from labs.runs.attack.possible import check_possible
 from labs.runs.attack.watch import Outcome, Watch
 from labs.schedules.model.checker import explore
 from labs.schedules.model.kafka import Stage
-from labs.schedules.replay.player import Player, ReplayBench
+from labs.schedules.replay.bench import ReplayBench
+from labs.schedules.replay.player import Player
 
 
 def attack(

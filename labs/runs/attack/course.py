@@ -15,8 +15,8 @@ from typing import NamedTuple
 from labs.runs.attack.orders import AT_THE_END, Moment, Order
 from labs.runs.attack.strikes import Turns, strike
 from labs.runs.attack.watch import Watch, in_words
+from labs.schedules.replay.bench import CannotPlay
 from labs.schedules.replay.played_driver import Step
-from labs.schedules.replay.player import CannotPlay
 from labs.schedules.schedule import HELD, Event
 
 DONE = "all batches are done"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from labs.runs.attack.orders import Order
 from labs.runs.attack.watch import Watch
+from labs.schedules.replay.bench import CannotPlay
 from labs.schedules.replay.played_driver import Step
-from labs.schedules.replay.player import CannotPlay
 from labs.schedules.schedule import Event
 
 

@@ -11,22 +11,21 @@ import dataclasses
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 from kafka import TopicPartition
 
-from labs.equipment.broker import Broker
 from labs.equipment.topics import admin, create_topic, remove_topics
 from labs.evidence.readers.decided import wait_until_decided
 from labs.evidence.readers.results import read_visible
-from labs.faults.proxy import HeldRequest, Passage, Proxy, Request, proxied_broker
+from labs.faults.proxy import HeldRequest, Passage, Request
 from labs.schedules.model.kafka import Stage
 from labs.schedules.recorder import Recorder
+from labs.schedules.replay.bench import LATE, NEVER_LATE, PATIENCE, CannotPlay, ReplayBench
 from labs.schedules.replay.checkpoint import SmallCheckpoint
 from labs.schedules.replay.driver import DONE, Driver, Step
 from labs.schedules.replay.played_driver import PlayedDriver
@@ -38,32 +37,6 @@ KINDS = {
     "marker": Request.PRODUCE,
     "commit": Request.END_TXN,
 }
-LATE = 5_000  # ms after which Kafka aborts an open transaction, in a schedule in which it is to
-NEVER_LATE = 300_000
-PATIENCE = 60.0  # seconds for what has to come
-
-
-class CannotPlay(RuntimeError):
-    """The schedule cannot be carried out; the message names the step, and says what happens instead."""
-
-
-@dataclass
-class ReplayBench:
-    """A Kafka whose clients all come through a proxy. `direct` is its address past the proxy, for who only looks."""
-
-    broker: Broker
-    proxy: Proxy
-
-    @property
-    def direct(self) -> str:
-        return self.broker.bootstrap_servers
-
-
-@contextmanager
-def replay_bench() -> Iterator[ReplayBench]:
-    """Start one, for as many replays as there are."""
-    with proxied_broker() as (broker, proxy):
-        yield ReplayBench(broker, proxy)
 
 
 class Player:

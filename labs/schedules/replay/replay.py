@@ -11,10 +11,12 @@ from labs.schedules.model.downstream import DownstreamStage
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.shared_transaction import SharedStage
 from labs.schedules.model.two_phase import TwoPhaseStage
-from labs.schedules.replay.crash_player import DownstreamPlayer, TwoPhasePlayer
+from labs.schedules.replay.bench import ReplayBench
+from labs.schedules.replay.downstream_player import DownstreamPlayer
 from labs.schedules.replay.judge import IN_THE_AUDITORS_WORDS, judge
-from labs.schedules.replay.player import Player, ReplayBench
+from labs.schedules.replay.player import Player
 from labs.schedules.replay.shared_player import SharedPlayer
+from labs.schedules.replay.two_phase_player import TwoPhasePlayer
 from labs.schedules.schedule import Event, Schedule
 
 

@@ -12,8 +12,8 @@ from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.kafka_request import patiently, transaction_coordinator
 from labs.pipeline.two_phase.prepared import PreparedTransaction
 from labs.schedules.model.shared_transaction import SharedStage
+from labs.schedules.replay.bench import PATIENCE, ReplayBench
 from labs.schedules.replay.crash_player import CrashPlayer
-from labs.schedules.replay.player import PATIENCE, ReplayBench
 from labs.schedules.schedule import HELD, Event
 
 
