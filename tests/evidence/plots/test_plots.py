@@ -29,7 +29,8 @@ COUNTS = {(NOON, A): 30, (NOON, B): 20, (NOON + 10_000, A): 5}
 @pytest.fixture(autouse=True)
 def _close_figures() -> Iterator[None]:
     with mpl.rc_context({"backend": "agg"}):
-        yield
+        plt.close("all")  # what other tests of this process have left
+    yield
     plt.close("all")
 
 
