@@ -28,9 +28,9 @@ COUNTS = {(NOON, A): 30, (NOON, B): 20, (NOON + 10_000, A): 5}
 
 @pytest.fixture(autouse=True)
 def _close_figures() -> Iterator[None]:
+    plt.close("all")  # what other tests of this process have left
     with mpl.rc_context({"backend": "agg"}):
-        plt.close("all")  # what other tests of this process have left
-    yield
+        yield
     plt.close("all")
 
 
