@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -21,6 +22,7 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
 from labs.pipeline.query.query_failure import why
 from tests.sink.test_tokens import Provider, unsigned
 
@@ -48,6 +50,9 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:broker;User:ANONYMOUS",
 }
+ANY_GRANT = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
 TIMEOUT = 60  # seconds, of a transaction; what is not allowed must be said long before
 
 
@@ -76,6 +81,8 @@ def guarded():
         grants = [_grant(user, *ALLOWED[what]) for user in USERS for what in ALLOWED if what != LACKS.get(user)]
         for granted in admin.create_acls(grants).values():
             granted.result(30)
+        # What the controller has granted, the broker learns a moment later.
+        eventually(lambda: len(admin.describe_acls(ANY_GRANT).result(30)) == len(grants), timeout=60)
         yield Guarded(broker.bootstrap_servers)
 
 
