@@ -67,6 +67,10 @@ def _play(arguments: argparse.Namespace) -> int:
     from labs.schedules.diagram import draw
     from labs.schedules.replay.bench import replay_bench
 
+    if arguments.solve and arguments.scores:
+        raise ValueError("--solve is not scored: leave --scores out")
+    if arguments.scores and not arguments.scores.absolute().parent.is_dir():
+        raise ValueError(f"{arguments.scores.parent} is no directory: the scores cannot be kept there")
     seed = random.randrange(DRAWN_FROM) if arguments.seed is None else arguments.seed
     sink = wrong_sink(seed)
     if arguments.scores:
@@ -81,7 +85,9 @@ def _play(arguments: argparse.Namespace) -> int:
             tell = functools.partial(progress.show, "steps taken")
             outcome = solve(sink.stage, kafka, tell) if arguments.solve else attack(sink.stage, orders, kafka, tell)
     happened = outcome.happened._replace(stage="a sink") if arguments.blind else outcome.happened
-    _report(outcome._replace(happened=happened), arguments.show)
+    _report(
+        outcome._replace(happened=happened), arguments.show, "afterwards, undisturbed" if arguments.solve else "the run"
+    )
     if not arguments.solve:
         game = score(arguments.player or _user(), seed, sink.stage, len(orders), outcome.broken, arguments.blind)
         _print_score(game, sink)
@@ -135,10 +141,10 @@ def _asked(prompt: str) -> str:
         return ""
 
 
-def _report(outcome: Outcome, show: bool) -> None:
+def _report(outcome: Outcome, show: bool, what: str) -> None:
     if show:
         print(f"{outcome.happened}\n")
-    print(f"the run: {outcome.ended}")
+    print(f"{what}: {outcome.ended}")
     for judged in outcome.judged:
         print(f"the auditor, {judged}")
     print("The sink is broken." if outcome.broken else "The auditor finds nothing: the sink has survived.")
@@ -154,6 +160,8 @@ def _print_score(game: Score, sink: WrongSink) -> None:
 def _print_table(file: Path) -> int:
     from labs.runs.attack.score import read_scores, table
 
+    if not file.exists():
+        raise ValueError(f"there is no file {file}")
     print(table(read_scores(file)))
     return 0
 

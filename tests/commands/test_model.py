@@ -65,6 +65,10 @@ def test_schedule_from_a_file_is_replayed_and_what_differs_is_said(capsys, tmp_p
         ("no JSON", "a schedule is JSON"),
         ('{"stage": "perfect", "events": []}', "there is no stage 'perfect'"),
         (
+            '{"stage": "the sink", "events": [{"actor": "driver 1", "action": "plan", "batch": 7}]}',
+            "step 1: there is no batch 7; the batches are 0 to 1",
+        ),
+        (
             '{"stage": "the sink", "events": [{"actor": "driver 1", "action": "pray"}]}',
             "step 1: driver 1 cannot 'pray'",
         ),
@@ -91,6 +95,7 @@ def test_limit_is_said(capsys):
     ("arguments", "why"),
     [
         (["--draw", "all.svg"], "--draw draws one stage"),
+        (["--stage", "at least once", "--save", "nowhere/it.json"], "nowhere is no directory"),
         (["--stage", "the sink", "--rows", "1", "--batches", "1", "--draw", "x.svg"], "there is nothing to draw"),
     ],
 )

@@ -11,6 +11,7 @@ from labs.schedules.model.checker import Explored, explore
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import AS_BUILT, MODELS, SINK, TRANSACTION
 from labs.schedules.model.state import Driver, State
+from labs.schedules.schedule import ScheduleError
 
 # (anomaly, steps of the shortest schedule); None: nothing, in any state within the bounds.
 FOUND = {
@@ -130,6 +131,15 @@ def test_checker_that_forgets_a_property_is_found_out():
             return None if found == "torn" else found
 
     assert explore(Forgetful("", SINK, keeps_epoch=True), limit=20_000).anomaly != FOUND["one epoch for all batches"][0]
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [(("rows", "note"), 'a batch begins with "plan"'), (("plan", "pray"), "there is no step 'pray'")],
+)
+def test_program_that_is_none_is_one_clear_line(program, why):
+    with pytest.raises(ScheduleError, match=why):
+        dataclasses.replace(MODELS["the sink"], program=program)
 
 
 def test_bounds_can_grow():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
 
 from labs.schedules.model.checker import explore
@@ -89,6 +91,12 @@ def test_frozen_driver_is_fenced_when_it_wakes_up(kafka):
         happened = player.play(Schedule("the sink", tuple(events)))
         assert happened.events[-1].answer == "fenced"
         assert player.visible() == (0, 1)
+
+
+def test_replay_leaves_no_file_behind(kafka, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    replay_on_kafka(explore(MODELS["idempotent producer"]).schedule, MODELS["idempotent producer"], kafka)
+    assert not list(tmp_path.iterdir())
 
 
 def test_kafka_aborts_what_is_open_for_too_long(kafka):

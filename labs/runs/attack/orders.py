@@ -20,7 +20,7 @@ EXAMPLES = (
     "hold the commit of batch 0 until driver 2 plans batch 0",
     "repeat the commit of batch 0 after row 0 of batch 1",
     "lose row 1 of batch 0",
-    "restore an older checkpoint after the commit of batch 1",
+    "restore an older checkpoint after the commit of batch 0",
     "expire the marker after the commit of batch 0",
     "time out after row 0 of batch 1",
 )

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from labs.schedules.model.broker import FENCED, Answer, carried_out, is_open, timed_out
 from labs.schedules.model.properties import anomaly, ending
 from labs.schedules.model.state import COMING, NEVER, Driver, Request, State, begin, spent, with_driver
-from labs.schedules.schedule import REQUESTS, Event
+from labs.schedules.schedule import REQUESTS, Event, ScheduleError
 
+STEPS = ("plan", "look", "fence", "read marker", "rows", "marker", "commit", "fence ahead", "note")
 REQUEST = {"look": "read marker", "fence ahead": "fence"}  # what a step sends, where it has another name
 
 
@@ -45,6 +46,13 @@ class Stage:
     rows: int = 2
     drivers: int = 2
     luck: tuple[str, ...] = ("deliver again", "lose", "time out")
+
+    def __post_init__(self) -> None:
+        unknown = [step for step in self.program if step not in STEPS]
+        if unknown:
+            raise ScheduleError(f"there is no step {unknown[0]!r}; there are: {', '.join(STEPS)}")
+        if self.program[:1] != ("plan",):
+            raise ScheduleError('a batch begins with "plan": nobody knows before that what is in it')
 
     @property
     def transactional(self) -> bool:

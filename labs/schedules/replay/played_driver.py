@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -85,6 +86,7 @@ class PlayedDriver:
         self.kill()
         self._answers.close()
         self._socket.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _hear(self, timeout: float) -> dict[str, Any]:
         self._socket.settimeout(timeout)
