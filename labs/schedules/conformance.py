@@ -80,7 +80,7 @@ def played(drawn: Walk, player: Player) -> list[str]:
 
 
 def _walkable(stage: Stage, state: State) -> Iterator[tuple[Event, State]]:
-    """Yield what can happen next, but for one thing: while a marker is undecided, the real sink waits with its reading."""
+    """Yield what can happen next, except that a marker is read while one is undecided: the real sink waits then."""
     for event, following in stage.moves(state):
         if not (event.action == "read marker" and state.pending):
             yield event, following
