@@ -120,11 +120,6 @@ class Answer:
         return fields.int16()
 
     @property
-    def fenced(self) -> bool:
-        """Whether a younger producer has the name."""
-        return self.error in ("InvalidProducerEpochError", "ProducerFencedError")
-
-    @property
     def error(self) -> str | None:
         """The error by kafka-python's name for it, such as InvalidTxnStateError; None for success."""
         return for_code(self.error_code).__name__ if self.error_code else None

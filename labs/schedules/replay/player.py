@@ -7,13 +7,7 @@ after each what came back: a schedule that is not what happens is refused at the
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
-import tempfile
-import uuid
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
@@ -21,12 +15,12 @@ from kafka import TopicPartition
 
 from labs.equipment.topics import admin, create_topic, remove_topics
 from labs.evidence.readers.decided import wait_until_decided
-from labs.evidence.readers.results import read_visible
+from labs.faults.kafka_contents import said as said_of
 from labs.faults.proxy import HeldRequest, Passage, Request
 from labs.schedules.model.kafka import Stage
 from labs.schedules.recorder import Recorder
-from labs.schedules.replay.bench import LATE, NEVER_LATE, PATIENCE, CannotPlay, ReplayBench
-from labs.schedules.replay.checkpoint import SmallCheckpoint
+from labs.schedules.replay.base_player import BasePlayer
+from labs.schedules.replay.bench import LATE, PATIENCE, CannotPlay, ReplayBench
 from labs.schedules.replay.driver import DONE, Driver, Step
 from labs.schedules.replay.played_driver import PlayedDriver
 from labs.schedules.schedule import HELD, STARTS, Event, Schedule
@@ -39,7 +33,7 @@ KINDS = {
 }
 
 
-class Player:
+class Player(BasePlayer[Driver]):
     """Plays one schedule of a stage on a bench, with topics and a checkpoint of its own. A context manager."""
 
     def __init__(
@@ -51,37 +45,22 @@ class Player:
     ):
         if stage.epoch_by_commit:
             raise CannotPlay("an epoch with each commit: the client library that the lab uses does not ask for it")
-        self.stage, self._bench, self._new_driver = stage, bench, driver
-        self.name = f"replay-{uuid.uuid4().hex[:12]}"
-        self.topic, self._marker_topic = f"{self.name}-results", f"{self.name}-marker"
-        self._timeout = LATE if expires else NEVER_LATE
-        self.patience = PATIENCE
-        self._drivers: dict[str, Driver] = {}
+        super().__init__(stage, bench, expires, PATIENCE)
+        self._new_driver, self._marker_topic = driver, f"{self.name}-marker"
         self._held: dict[tuple[str, Step], HeldRequest] = {}
         self._delivered: set[tuple[str, Step]] = set()
         self._at = "before the first step"
-        self._seen: tuple[int, ...] = ()
         self.told: list[Event] = []  # each step with the answer as its driver gives it, who knows no wire
         self._recorder = Recorder(bench.proxy, self.topic, self._marker_topic, driver_of=self._driver_of)
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Player:
-        directory = Path(tempfile.mkdtemp(prefix="labs-replay-"))
-        self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        self.checkpoint = SmallCheckpoint(directory)
-        create_topic(self._bench.direct, self.topic, partitions=1)
+    def start_first(self) -> None:
+        """Start driver 1, where everything it sends is recorded."""
         if self._new_driver is PlayedDriver:  # the sink makes its own
-            create_topic(self._bench.direct, self._marker_topic, partitions=1, cleanup_policy="compact,delete")
-        self._stack.callback(remove_topics, self._bench.direct, self.topic, self._marker_topic)
+            create_topic(self.direct, self._marker_topic, partitions=1, cleanup_policy="compact,delete")
+        self._stack.callback(remove_topics, self.direct, self._marker_topic)
         self._stack.callback(self._bench.proxy.disarm)
         self._stack.enter_context(self._recorder)
         self._start("driver 1", 0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for driver in self._drivers.values():
-            driver.close()
-        self._stack.close()
 
     def play(self, schedule: Schedule) -> Schedule:
         """Carry out all steps, and return what happened. Raises CannotPlay.
@@ -105,33 +84,19 @@ class Player:
             carried = event.action != "lose" and (event.request or event.action) in KINDS
             if not carried or self._recorder.heard == heard:  # or the client refused it by itself
                 self._recorder.tell(self._told(event, answer))
-            before, self._seen = self._seen, self.visible()
+            sees = self._look()
             self._recorder.looked(self._seen)
-            self.told.append(event._replace(answer=answer, sees=None if self._seen == before else self._seen))
+            self.told.append(event._replace(answer=answer, sees=sees))
         except (TimeoutError, RuntimeError, OSError) as error:
             if isinstance(error, CannotPlay):
                 raise
             raise self._refuse(str(error)) from error
         return self.told[-1]
 
-    def visible(self) -> tuple[int, ...]:
-        """Return the records that a read_committed reader sees now."""
-        return tuple(int(result.ip.split()[1]) for result in read_visible(self._bench.direct, self.topic))
-
-    @property
-    def records(self) -> range:
-        """All records of the source."""
-        return range(self.stage.batches * self.stage.rows)
-
     def due(self) -> range:
         """Return the records whose batch the checkpoint notes as done."""
         noted = self.checkpoint.noted
         return range(self.checkpoint.planned[noted] if noted >= 0 else 0)
-
-    @property
-    def direct(self) -> str:
-        """Kafka's address past the proxy."""
-        return self._bench.direct
 
     @property
     def drivers(self) -> Mapping[str, Driver]:
@@ -163,8 +128,7 @@ class Player:
 
     def end(self) -> None:
         """Kill all drivers, and have Kafka abort what they left open, as the next driver would."""
-        for driver in self._drivers.values():
-            driver.kill()
+        super().end()
         self._bench.proxy.disarm()
         if self.stage.transactional:
             settings = {"bootstrap.servers": self.direct, "transactional.id": self.name, "log_level": 0}
@@ -238,7 +202,7 @@ class Player:
         if not again and driver.alive and driver.taking and not driver.asleep:
             said = driver.answer()
         else:
-            said = "fenced" if answer.fenced else answer.error or "ok"
+            said = said_of(answer.error_code or 0)
         self._settle(event.request, said)
         return said
 
@@ -262,7 +226,7 @@ class Player:
         if event.action == "forget the marker":
             with admin(self._bench.direct) as kafka:
                 kafka.delete_records({TopicPartition(self._marker_topic, 0): -1})  # up to its end
-        elif self._timeout != LATE:
+        elif self.timeout != LATE:
             raise self._refuse("no transaction times out here: a schedule with one is played with `expires`")
         else:
             self._settle("commit", "ok")  # the transaction is decided once Kafka has aborted it
@@ -273,17 +237,8 @@ class Player:
     def _start(self, name: str, batch: int) -> None:
         if name in self._drivers:
             raise self._refuse(f"{name} was started before")
-        settings = {
-            **dataclasses.asdict(self.stage),
-            "name": self.name,
-            "batch": batch,
-            "bootstrap_servers": self._bench.proxy.bootstrap_servers,
-            "client_id": self._client(name),
-            "topic": self.topic,
-            "marker_topic": self._marker_topic,
-            "checkpoint": str(self.checkpoint.directory),
-            "transaction_timeout_ms": self._timeout,
-        }
+        settings = self._settings(name, self._bench.proxy.bootstrap_servers)
+        settings |= {"batch": batch, "marker_topic": self._marker_topic}
         self._drivers[name] = self._new_driver(name, settings)
 
     def _told(self, event: Event, answer: str) -> Event:
@@ -294,9 +249,6 @@ class Player:
 
     def _driver_of(self, passage: Passage) -> str | None:
         return next((name for name in self._drivers if passage.client_id == self._client(name)), None)
-
-    def _client(self, name: str) -> str:
-        return f"{name} of {self.name}"
 
     def _driver(self, name: str) -> Driver:
         driver = self._drivers.get(name)

@@ -7,6 +7,7 @@ from typing import Any
 from kafka.errors import for_code
 from kafka.protocol.producer.transaction import InitProducerIdRequest, InitProducerIdResponse
 
+from labs.faults.kafka_contents import said
 from labs.faults.proxy import HeldRequest, Request
 from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.kafka_request import patiently, transaction_coordinator
@@ -62,7 +63,7 @@ class SharedPlayer(CrashPlayer):
             return ""
         if event.actor == "network":
             answer = self._held[event.whose, event.row].deliver()
-            return "fenced" if answer.fenced else answer.error or "ok"
+            return said(answer.error_code or 0)
         held = None
         if event.answer == HELD:
             client = self._client(event.actor)

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
+from labs.schedules.replay.driver import DONE
+
 
 class Ended(Exception):
     """The program goes no further; the message says why."""
@@ -49,7 +51,7 @@ def _take_steps(program: Program, commands: IO[str], answers: IO[str]) -> None:
             say(**({"action": "end"} if program.finished else program.upcoming()))
             continue
         if program.finished:
-            say(action="end", answer="all batches are done", ended=True)
+            say(action="end", answer=DONE, ended=True)
             break
         step = program.upcoming()
         say(**step)
