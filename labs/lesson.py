@@ -15,7 +15,7 @@ from labs.evidence.auditor.audit import Result, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.checkpoint.batch_table import batch_table
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
-from labs.evidence.checkpoint.prediction import predict, read_source_records
+from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.checkpoint.state import counts_in_flight
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
@@ -123,13 +123,13 @@ __all__ = [
     "parse_line",
     "parse_orders",
     "parse_records",
+    "planned_results",
     "plot_audit",
     "plot_chaos",
     "plot_checkpoint",
     "plot_count_report",
     "plot_staircase",
     "plot_transactions",
-    "predict",
     "producer_table",
     "proxied_broker",
     "read_access_log",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from labs.evidence.auditor.audit import Audit, Reading, SourceHistory, audit
 from labs.evidence.auditor.observed import Key
-from labs.evidence.checkpoint.prediction import read_source_records
+from labs.evidence.checkpoint.planned_results import read_source_records
 from labs.evidence.readers.decided import write_sentinels
 from labs.evidence.readers.results import read_results, readable_sentinels
 from labs.evidence.readers.watcher import Watcher

@@ -151,9 +151,9 @@ def _late(bootstrap_servers: str, source_topic: str, checkpoint: str) -> Counter
     """Return what the query must have dropped as late, per (window start in epoch millis, IP)."""
     # Here, because pandas is behind it, and costs a second.
     from labs.evidence.checkpoint.checkpoint import read_checkpoint
-    from labs.evidence.checkpoint.prediction import predict, read_source_records
+    from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 
-    return predict(read_checkpoint(checkpoint), read_source_records(bootstrap_servers, source_topic)).dropped
+    return planned_results(read_checkpoint(checkpoint), read_source_records(bootstrap_servers, source_topic)).dropped
 
 
 def _follow(query: StreamingQuery, total: int, progress: Progress) -> None:

@@ -13,7 +13,7 @@ from exactly_once_kafka.points import FAULT_POINTS
 from labs.equipment.eventually import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
-from labs.evidence.checkpoint.prediction import predict, read_source_records
+from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess
@@ -54,7 +54,7 @@ def test_seeded_sigkills_at_least_once_lose_nothing_and_double_what_the_checkpoi
     def predict_what_a_restart_repeats(_) -> None:
         nonlocal predicted
         checkpoint = read_checkpoint(job_options["checkpoint"])
-        repeated = predict(checkpoint, read_source_records(servers, job_options["source_topic"])).repeated
+        repeated = planned_results(checkpoint, read_source_records(servers, job_options["source_topic"])).repeated
         published = {(r.window_start, r.ip) for r in read_results(servers, job_options["sink_topic"])}
         predicted += len(repeated.keys() & published)
 

@@ -5,7 +5,7 @@ from pyspark.errors import StreamingQueryException
 
 from labs.equipment.topics import create_topic
 from labs.evidence.checkpoint.checkpoint import CheckpointError, read_checkpoint
-from labs.evidence.checkpoint.prediction import predict, read_source_records
+from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.checkpoint.state import counts_in_flight, read_state
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import replay
@@ -51,7 +51,7 @@ def checkpoint(start, tmp_path_factory):
 def test_the_state_holds_what_is_counted_and_not_yet_published(spark, broker, source, checkpoint, batch_id):
     last = IN_FLIGHT - 1 if batch_id is None else batch_id
     records = read_source_records(broker.bootstrap_servers, source)
-    expected = predict(read_checkpoint(checkpoint).up_to(last), records).pending
+    expected = planned_results(read_checkpoint(checkpoint).up_to(last), records).pending
     counts = counts_in_flight(spark, checkpoint, batch_id)
     assert list(counts.columns) == ["window_start", "ip", "count", "partition"]
     assert len(counts) == len(expected) >= 8

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.checkpoint.checkpoint import Batch, Checkpoint, CheckpointError, read_checkpoint
-from labs.evidence.checkpoint.prediction import predict, read_source_records
+from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.readers.results import read_results
 from labs.pipeline.log.generate import START_MS, Traffic
 from labs.pipeline.log.replay import source_producer
@@ -58,13 +58,13 @@ class Run:
             with pytest.raises(StreamingQueryException, match="the crash"):
                 query.awaitTermination()
 
-    def predict(self):
-        return predict(read_checkpoint(self.checkpoint), read_source_records(self.servers, self.source))
+    def planned_results(self):
+        return planned_results(read_checkpoint(self.checkpoint), read_source_records(self.servers, self.source))
 
     @cached_property
     def prediction(self):
         """What is predicted when the run has ended."""
-        return self.predict()
+        return self.planned_results()
 
     @cached_property
     def results(self):
@@ -100,7 +100,7 @@ def runs(spark, broker, tmp_path_factory):
         traffic(run, seed)
         if seed == CRASHED_SEED:
             run.run(crash_after=CRASHED_BATCH)
-            run.predicted_at_crash = run.predict()
+            run.predicted_at_crash = run.planned_results()
         run.run()
     return found
 
@@ -198,27 +198,30 @@ def one_per_offset(*times_ms: int | None):
 
 
 def test_records_outside_every_batch_are_unread():
-    prediction = predict(checkpoint(batch(0, 1, 2, 0)), [*one_per_offset(1, 2, 3), (7, 0, 4, "a")])
+    prediction = planned_results(checkpoint(batch(0, 1, 2, 0)), [*one_per_offset(1, 2, 3), (7, 0, 4, "a")])
     assert (prediction.unread, prediction.pending) == (3, {(0, "a"): 1})
 
 
 def test_a_closing_record_is_not_counted_and_not_late():
     closing = [(0, 0, 50_000, "-"), (0, 1, 0, "-"), (0, 2, 0, "-")]
-    prediction = predict(checkpoint(batch(0, 0, 1, 0), batch(1, 1, 2, 45_000), batch(2, 2, 3, 45_000)), closing)
+    prediction = planned_results(checkpoint(batch(0, 0, 1, 0), batch(1, 1, 2, 45_000), batch(2, 2, 3, 45_000)), closing)
     assert (prediction.pending, prediction.dropped) == ({}, {})
 
 
 def test_a_partition_that_appears_later_is_read_from_its_beginning():
     old, new = ("source", 0), ("source", 1)
     later = Batch(1, True, True, start={old: 1}, end={old: 1, new: 2}, watermark_ms=5_000)
-    prediction = predict(checkpoint(batch(0, 0, 1, 0), later), [(0, 0, 1, "a"), (1, 0, 1, "b"), (1, 1, 1, "b")])
+    prediction = planned_results(checkpoint(batch(0, 0, 1, 0), later), [(0, 0, 1, "a"), (1, 0, 1, "b"), (1, 1, 1, "b")])
     assert prediction.emitted == {0: {}, 1: {(0, "a"): 1, (0, "b"): 2}}
 
 
 def test_where_spark_has_deleted_the_first_batches_the_others_are_still_exact():
     batches = [batch(n, n, n + 1, 5_000 * n) for n in range(6)]
     records = one_per_offset(9_000, 14_000, 3_000, 4_000, 24_000, 9_000)
-    whole, remaining = predict(checkpoint(*batches), records), predict(checkpoint(*batches[2:]), records)
+    whole, remaining = (
+        planned_results(checkpoint(*batches), records),
+        planned_results(checkpoint(*batches[2:]), records),
+    )
     assert set(remaining.emitted) == {3, 4, 5}
     assert remaining.emitted == {n: whole.emitted[n] for n in (3, 4, 5)}
     assert whole.emitted[3] == {(10_000, "a"): 1}
@@ -228,13 +231,13 @@ def test_where_spark_has_deleted_the_first_batches_the_others_are_still_exact():
 
 def test_a_batch_of_unknown_extent_is_refused():
     with pytest.raises(CheckpointError, match="nobody knows what batch 1 covers"):
-        predict(checkpoint(batch(0, 0, 1, 0), Batch(1, False, True)), [])
+        planned_results(checkpoint(batch(0, 0, 1, 0), Batch(1, False, True)), [])
 
 
 def test_a_source_that_is_no_topic_is_refused():
     with pytest.raises(CheckpointError, match="one Kafka topic"):
-        predict(checkpoint(Batch(0, True, True, sources=('{"logOffset":0}',))), [])
+        planned_results(checkpoint(Batch(0, True, True, sources=('{"logOffset":0}',))), [])
 
 
 def test_no_batch_has_read_nothing():
-    assert predict(checkpoint(), one_per_offset(1, 2)).unread == 2
+    assert planned_results(checkpoint(), one_per_offset(1, 2)).unread == 2

@@ -29,7 +29,7 @@ SourceRecord = tuple[int, int, int | None, str | None]  # partition, offset, and
 
 
 @dataclass
-class Prediction:
+class PlannedResults:
     """What must have become of the records, per (window start in epoch millis, IP).
 
     `emitted` has the results of every batch whose results are known: all, or all but the first where Spark has
@@ -50,7 +50,9 @@ class Prediction:
         return {} if self.in_flight is None else self.emitted[self.in_flight]
 
 
-def predict(checkpoint: Checkpoint, records: Iterable[SourceRecord], window_ms: int = WINDOW_MS) -> Prediction:
+def planned_results(
+    checkpoint: Checkpoint, records: Iterable[SourceRecord], window_ms: int = WINDOW_MS
+) -> PlannedResults:
     """Work out which of the source's `records` each batch emits, and which are dropped as late.
 
     The records come in any order, as from `read_source_records`; only counts are kept in memory.
@@ -61,7 +63,7 @@ def predict(checkpoint: Checkpoint, records: Iterable[SourceRecord], window_ms: 
     watermarks = [batch.watermark_ms or 0 for batch in batches]
     starts, ends = _ranges(batches)
     in_flight = checkpoint.in_flight.batch_id if checkpoint.in_flight else None
-    result = Prediction(in_flight, {batch.batch_id: {} for batch in batches[forgotten:]})
+    result = PlannedResults(in_flight, {batch.batch_id: {} for batch in batches[forgotten:]})
 
     counted: Counter[Key] = Counter()
     for partition, offset, time_ms, ip in records:
