@@ -21,7 +21,7 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("exercise", nargs="?", help="its name; --list shows them")
-    parser.add_argument("file", nargs="?", help="your solution (default: the exercise's notebook, on your desk if you have one)")
+    parser.add_argument("file", nargs="?", help="your solution (default: the exercise's notebook on your desk)")
     parser.add_argument("--list", action="store_true", help="list the exercises")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML")
@@ -42,12 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.exercise:
         return _usage("name an exercise; `python -m labs check --list` shows them")
+    file = arguments.file or notebook_on(DESK, arguments.exercise)
     console = plain_console(stderr=True)
     try:
         with console.status("starting Kafka") as status:
             report = check(
                 arguments.exercise,
-                arguments.file or notebook_on(DESK, arguments.exercise),
+                file,
                 fail_fast=arguments.fail_fast,
                 starting=lambda scenario: status.update(f"{scenario} …"),
             )
@@ -57,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         if os.environ.get("LABS_TRACEBACK"):
             raise
         return _usage(f"could not judge: {type(error).__name__}: {error}")
-    notes_of(DESK).add(CHECKED, exercise=report.exercise, verdict=str(report.grade), source=report.source)
+    if file and Path(file).resolve().is_relative_to(DESK):
+        notes_of(DESK).add(CHECKED, exercise=report.exercise, verdict=str(report.grade), source=report.source)
     if arguments.junit:
         arguments.junit.write_text(report.as_junit())
     if arguments.json:
