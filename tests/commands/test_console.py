@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from labs.commands.progress import Bars, Lines, bench_progress, plain_console
+from labs.commands.console import Bars, Lines, bench_progress, plain_console
 from labs.exercises.checker.finding import Finding, Grade
 from labs.exercises.checker.report import Report
 
