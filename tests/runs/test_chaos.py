@@ -1,6 +1,6 @@
 """Chaos on the real pipeline: valid with the exactly-once sink.
 
-That it is found invalid with the at-least-once sink is lesson 10's control.
+That it is found invalid with the sink without its marker is lesson 10's control.
 """
 
 from __future__ import annotations
