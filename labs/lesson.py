@@ -21,6 +21,7 @@ from labs.evidence.checkpoint.batch_table import batch_table
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.checkpoint.state import counts_in_flight
+from labs.evidence.plots.batch_plot import plot_batches
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
 from labs.evidence.plots.count_plots import plot_audit, plot_count_report
@@ -135,6 +136,7 @@ __all__ = [
     "parse_records",
     "planned_results",
     "plot_audit",
+    "plot_batches",
     "plot_chaos",
     "plot_checkpoint",
     "plot_count_report",
