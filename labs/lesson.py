@@ -6,7 +6,7 @@ from labs.desk.bench import open_bench
 from labs.desk.judged import check, own_or_reference
 from labs.desk.prediction import predict
 from labs.desk.ticket import exit_ticket
-from labs.equipment.broker import Broker, open_broker
+from labs.equipment.broker import Broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
 from labs.equipment.jars import broker_jars
@@ -21,9 +21,10 @@ from labs.evidence.checkpoint.batch_table import batch_table
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.checkpoint.state import counts_in_flight
+from labs.evidence.plots.batch_plot import plot_batches
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
-from labs.evidence.plots.count_plots import plot_audit, plot_count_report
+from labs.evidence.plots.count_plots import plot_audit
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
 from labs.evidence.readers.other_readers import read_database, read_files
@@ -128,16 +129,15 @@ __all__ = [
     "format_line",
     "last_stable_offset",
     "open_bench",
-    "open_broker",
     "own_or_reference",
     "parse_line",
     "parse_orders",
     "parse_records",
     "planned_results",
     "plot_audit",
+    "plot_batches",
     "plot_chaos",
     "plot_checkpoint",
-    "plot_count_report",
     "plot_staircase",
     "plot_transactions",
     "predict",
