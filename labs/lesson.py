@@ -26,6 +26,9 @@ from labs.evidence.plots.checkpoint_plot import plot_checkpoint
 from labs.evidence.plots.count_plots import plot_audit, plot_count_report
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
+from labs.evidence.plots.two_ways_plot import plot_two_ways
+from labs.evidence.readers.consumer_groups import describe_group
+from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
@@ -111,6 +114,7 @@ __all__ = [
     "counts_in_flight",
     "create_topic",
     "decide_and_finish",
+    "describe_group",
     "draw",
     "dump_log",
     "end_offsets",
@@ -122,6 +126,7 @@ __all__ = [
     "find_java",
     "finish",
     "format_line",
+    "in_batches",
     "last_stable_offset",
     "open_bench",
     "open_broker",
@@ -136,6 +141,7 @@ __all__ = [
     "plot_count_report",
     "plot_staircase",
     "plot_transactions",
+    "plot_two_ways",
     "predict",
     "producer_table",
     "proxied_broker",
