@@ -9,8 +9,6 @@ from labs.desk.ticket import exit_ticket
 from labs.equipment.broker import Broker, open_broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
-from labs.equipment.jars import broker_jars
-from labs.equipment.java import find_java
 from labs.equipment.postgres import Postgres
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic, end_offsets
@@ -105,7 +103,6 @@ __all__ = [
     "attack",
     "audit",
     "batch_table",
-    "broker_jars",
     "check",
     "checks",
     "classroom",
@@ -127,7 +124,6 @@ __all__ = [
     "eventually",
     "exit_ticket",
     "explore",
-    "find_java",
     "finish",
     "format_line",
     "in_batches",

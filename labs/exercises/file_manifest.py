@@ -17,7 +17,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class PublishedFiles:
     """
 
     def __init__(self, lab: Lab, anew: bool = False):
-        self.expected = results_of_a_log()
+        self.expected: Mapping[Key, int] = results_of_a_log()
         self._keys, self._anew, self._runs = list(self.expected), anew, 0
         self._place = lab.directory / f"trial-{next(NUMBERS)}"
         self.directory = self._place / "files"
