@@ -9,8 +9,6 @@ from labs.desk.ticket import exit_ticket
 from labs.equipment.broker import Broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
-from labs.equipment.jars import broker_jars
-from labs.equipment.java import find_java
 from labs.equipment.postgres import Postgres
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic, end_offsets
@@ -27,6 +25,9 @@ from labs.evidence.plots.checkpoint_plot import plot_checkpoint
 from labs.evidence.plots.count_plots import plot_audit
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
+from labs.evidence.plots.two_ways_plot import plot_two_ways
+from labs.evidence.readers.consumer_groups import describe_group
+from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
@@ -103,7 +104,6 @@ __all__ = [
     "attack",
     "audit",
     "batch_table",
-    "broker_jars",
     "check",
     "checks",
     "classroom",
@@ -114,6 +114,7 @@ __all__ = [
     "counts_in_flight",
     "create_topic",
     "decide_and_finish",
+    "describe_group",
     "draw",
     "draw_batch",
     "draw_pipeline",
@@ -124,9 +125,9 @@ __all__ = [
     "eventually",
     "exit_ticket",
     "explore",
-    "find_java",
     "finish",
     "format_line",
+    "in_batches",
     "last_stable_offset",
     "open_bench",
     "own_or_reference",
@@ -140,6 +141,7 @@ __all__ = [
     "plot_checkpoint",
     "plot_staircase",
     "plot_transactions",
+    "plot_two_ways",
     "predict",
     "producer_table",
     "proxied_broker",
