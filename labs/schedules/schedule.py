@@ -60,9 +60,9 @@ class ScheduleError(ValueError):
 class Event(NamedTuple):
     """One step. `actor`: "driver 1", "task 2", "consumer 1", "network", "broker" or "supervisor".
 
-    `batch` and `row` count from 0. `sequence` is the number that an idempotent producer has given to a record. `request` and `whose` say what the network carries and for whom; `whose` is also
+    `batch` and `row` count from 0. `request` and `whose` say what the network carries and for whom; `whose` is also
     whom the supervisor starts. `answer` is what came back. `sees` are the records that a read_committed reader sees
-    afterwards, where the step has changed that.
+    afterwards, where the step has changed that. `sequence` is the number that an idempotent producer gave to a record.
     """
 
     actor: str

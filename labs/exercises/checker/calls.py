@@ -6,6 +6,7 @@ Each of these is the `entry` of an exercise: (function, tools, points) -> None. 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from labs.exercises.checker.clients import ExerciseConsumer, ExerciseDatabase, exercise_producer, handler
@@ -52,6 +53,17 @@ def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints
         names = ", ".join(map(_name, decision.transactions))
         points.journal.write("call", f"decision {decision.number}, {'commit' if decision.commit else 'abort'}: {names}")
     _call(function, points, "prepared, decisions, finish", prepared, decisions, finish)
+
+
+def with_log(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(log, record) for each record that arrives."""
+    from labs.exercises.checker.partition_file import Arrival, Record, serve
+
+    require_parameters(function, (None, None), "log, record")
+    points.journal.write("phase", "call")
+    records = [Record(*each) for each in tools["records"]]
+    script = [Arrival(*each) for each in tools["script"]]
+    serve(function, records, script, Path(tools["directory"]), points)
 
 
 def with_nothing(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
