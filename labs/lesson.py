@@ -60,6 +60,7 @@ from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, Without
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 
@@ -90,6 +91,7 @@ __all__ = [
     "PreparedTransaction",
     "PreparingProducer",
     "Proxy",
+    "Recorder",
     "Request",
     "Result",
     "Stage",

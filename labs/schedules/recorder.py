@@ -81,12 +81,12 @@ class Recorder:
 
         return tell_and_pass_on
 
-    def schedule(self, stage: str) -> Schedule:
-        """Return what has happened so far, as of the stage `stage`.
+    def schedule(self, stage: str, anomaly: str | None = None) -> Schedule:
+        """Return what has happened so far, as of the stage `stage`, with what somebody has judged of it.
 
         Raises ValueError for a driver's message that cannot be read, or a record whose number `record_of` cannot tell.
         """
-        return Schedule(stage, events_of(list(self._entries), self._names))
+        return Schedule(stage, events_of(list(self._entries), self._names), anomaly)
 
     def _see(self, sighting: Sighting) -> None:
         if sighting.request.kind in KINDS:

@@ -4,7 +4,7 @@ A number that the log has from this producer is a repetition: it gets the answer
 new. A larger one means that something is missing in front of it: it is refused, and will be sent again.
 
 Kafka does the same, and does not read the whole log each time: it keeps a table of the last five batches of each
-producer, saves it to a file now and then, and after a crash brings it up to date from the log.
+producer, and after a crash fills it again from the log.
 """
 
 
