@@ -63,7 +63,9 @@ from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
+from labs.schedules.pictures.coordinator import draw_coordinator
 from labs.schedules.pictures.pipeline import draw_pipeline
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 
@@ -94,6 +96,7 @@ __all__ = [
     "PreparedTransaction",
     "PreparingProducer",
     "Proxy",
+    "Recorder",
     "Request",
     "Result",
     "Stage",
@@ -117,6 +120,7 @@ __all__ = [
     "describe_group",
     "draw",
     "draw_batch",
+    "draw_coordinator",
     "draw_pipeline",
     "dump_log",
     "end_offsets",
