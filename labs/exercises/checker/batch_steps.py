@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from labs.schedules.diagram import Drawing, draw
+from labs.schedules.diagram import draw
 from labs.schedules.model.checker import Explored, explore, with_sight
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import OLD_CHECKPOINT
 from labs.schedules.model.state import State
 from labs.schedules.schedule import Event, Schedule, compact
+from labs.schedules.svg import Drawing
 
 STEPS = ("plan", "fence", "read marker", "rows", "marker", "commit", "note")
 NAME = "your batch"
