@@ -41,8 +41,9 @@ tests: $(READY)  ## the tests alone, or some of them: make tests TESTS=tests/sin
 soak: $(READY)   ## what is long by nature, for a night: chaos under ten seeds, each crash test a hundred times
 	$(BIN)/python -m labs soak
 
-lab: $(READY)    ## open the lessons in JupyterLab
-	$(BIN)/jupyter lab --ip=127.0.0.1 notebooks/00_start_here.ipynb
+lab: $(READY)    ## open your desk in JupyterLab: the lessons, to be worked on, in the folder my-lab
+	$(BIN)/python -m labs desk
+	$(BIN)/jupyter lab --ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/my-lab/00_start_here.ipynb
 
 lint: $(READY)   ## check style
 	$(BIN)/ruff check .

@@ -2,6 +2,10 @@
 
 from exactly_once_kafka.points import FAULT_POINTS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.desk.bench import open_bench
+from labs.desk.judged import check, own_or_reference
+from labs.desk.prediction import predict
+from labs.desk.ticket import exit_ticket
 from labs.equipment.broker import Broker, open_broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
@@ -28,7 +32,6 @@ from labs.evidence.readers.results import as_result, read_results, read_visible
 from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
 from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
 from labs.exercises.checker.batch_steps import counterexample
-from labs.exercises.checker.check import check
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
@@ -114,12 +117,15 @@ __all__ = [
     "end_once",
     "end_table",
     "eventually",
+    "exit_ticket",
     "explore",
     "find_java",
     "finish",
     "format_line",
     "last_stable_offset",
+    "open_bench",
     "open_broker",
+    "own_or_reference",
     "parse_line",
     "parse_orders",
     "parse_records",
@@ -130,6 +136,7 @@ __all__ = [
     "plot_count_report",
     "plot_staircase",
     "plot_transactions",
+    "predict",
     "producer_table",
     "proxied_broker",
     "read_access_log",

@@ -28,10 +28,11 @@ RANK = {
     "runs": 5,
     "exercises": 6,
     "benchmarks": 7,
-    "lesson": 7,
-    "room": 7,
-    "commands": 8,
-    "__main__": 9,
+    "desk": 7,
+    "lesson": 8,
+    "room": 8,
+    "commands": 9,
+    "__main__": 10,
 }
 
 _DOTTED = re.compile(r"(labs|exactly_once_kafka)(\.\w+)+\.?(:\w+)?")

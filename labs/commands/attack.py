@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _play(arguments: argparse.Namespace) -> int:
-    from labs.commands.progress import bench_progress, plain_console
+    from labs.commands.console import bench_progress, plain_console
     from labs.runs.attack.attack import attack, solve
     from labs.runs.attack.orders import parse_orders
     from labs.runs.attack.possible import check_possible

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import importlib
 
-    from labs.commands.progress import plain_console
+    from labs.commands.console import plain_console
 
     options = {"rounds": arguments.rounds}
     if arguments.benchmark == "ingest":

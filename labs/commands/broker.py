@@ -35,7 +35,7 @@ def port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.commands.progress import plain_console
+    from labs.commands.console import plain_console
     from labs.equipment.broker import Broker
     from labs.equipment.eventually import eventually
     from labs.equipment.node import BrokerError

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.live import Live
 
     from exactly_once_kafka.points import FAULT_POINTS
-    from labs.commands.progress import plain_console
+    from labs.commands.console import plain_console
     from labs.evidence.plots.chaos_plot import plot_chaos
     from labs.evidence.plots.style import figure_of
     from labs.faults.chaos.plan import KINDS, WITHOUT_EXECUTORS, ChaosPlan
@@ -118,7 +118,7 @@ def show(report, plot: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from labs.commands.progress import plain_console
+    from labs.commands.console import plain_console
 
     title = f"seed {report.plan.seed}: what was done, when"
     table = Table("seconds", "fault", "what", title=title, title_justify="left")

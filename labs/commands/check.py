@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.commands.progress import plain_console
+    from labs.commands.console import plain_console
     from labs.exercises.catalogue import EXERCISES
     from labs.exercises.checker.check import UnknownExercise, check, find_exercise
     from labs.exercises.checker.source_code import NoSource

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.broker import interrupt
-    from labs.commands.progress import plain_console
+    from labs.commands.console import plain_console
     from labs.equipment.eventually import eventually
     from labs.equipment.spark_cluster import ClusterError, SparkCluster
 

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.commands.progress import bench_progress, plain_console
+    from labs.commands.console import bench_progress, plain_console
     from labs.equipment.broker import open_broker
     from labs.equipment.spark import spark_session
     from labs.pipeline.log.log_lines import check_readable
@@ -88,7 +88,7 @@ def show(counted, arguments: argparse.Namespace, console) -> None:
         return
     from rich.table import Table
 
-    from labs.commands.progress import plain_console
+    from labs.commands.console import plain_console
 
     table = Table(title=f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s", title_justify="left")
     table.add_column("client", overflow="fold")

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from labs.commands.console import bench_progress, plain_console
     from labs.commands.own_files import check_pictures, seeded_log
-    from labs.commands.progress import bench_progress, plain_console
     from labs.equipment.spark import spark_session
 
     console = plain_console(stderr=arguments.json)

@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from rich.text import Text
 
-        from labs.commands.progress import plain_console
+        from labs.commands.console import plain_console
         from labs.equipment.doctor import checks
     except ModuleNotFoundError as error:
         raise RuntimeError(f"the package {error.name} is missing. Run: make setup, and use .venv/bin/python") from error

@@ -24,6 +24,8 @@ COMMANDS = {
     "run": "run the IP count as a job of its own",
     "broker": "run a Kafka broker until Ctrl-C",
     "cluster": "run a Spark cluster until Ctrl-C",
+    "desk": "lay out the lessons to work on: a folder of your own",
+    "progress": "show what you predicted, wrote and answered",
     "check": "judge your solution of an exercise",
     "doctor": "check that this machine can run the lab",
     "bench": "measure throughput and latency on this machine",

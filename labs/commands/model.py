@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _explored(name: str, arguments: argparse.Namespace) -> tuple[Any, Schedule]:
     """Explore a stage, say what was found, and return the stage with its schedule."""
-    from labs.commands.progress import bench_progress, plain_console
+    from labs.commands.console import bench_progress, plain_console
     from labs.schedules.model.checker import explore
     from labs.schedules.model.stages import MODELS
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.commands.progress import bench_progress, plain_console
+from labs.commands.console import bench_progress, plain_console
 from labs.equipment.spark import spark_session
 from labs.schedules.conformance import conforms, walk
 from labs.schedules.diagram import draw

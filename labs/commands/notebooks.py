@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
-    from labs.commands.progress import bench_progress, plain_console
+    from labs.commands.console import bench_progress, plain_console
 
     paths = arguments.notebooks or [*sorted(NOTEBOOKS.glob("*.ipynb")), NOTEBOOKS / "exercises" / "attack_game.ipynb"]
     with bench_progress(plain_console(stderr=True)) as progress:
@@ -52,4 +52,8 @@ def _clean(notebook):
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        for output in cell.get(
+            "outputs", []
+        ):  # what a widget showed is there as text, too; the widget ends with the kernel
+            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
     return notebook

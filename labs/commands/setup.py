@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from labs.commands.progress import plain_console
+from labs.commands.console import plain_console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

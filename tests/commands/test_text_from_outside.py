@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labs.commands import chaos, count, doctor
-from labs.commands.progress import plain_console
+from labs.commands.console import plain_console
 from labs.equipment.check import Check
 from labs.evidence.auditor.audit import Result, audit
 from labs.exercises.checker.finding import Finding, Grade

@@ -58,6 +58,18 @@ class Report:
     def first_problem(self) -> Finding | None:
         return next(iter(self.problems), None)
 
+    @property
+    def summary(self) -> str:
+        """A line for each scenario that was run, without times: the same each time for the same code."""
+        lines = []
+        for finding in self.findings:
+            if finding.grade is Grade.NOT_RUN:
+                continue
+            wrong = f"{finding.lost} lost, {finding.doubled} doubled" if finding.lost or finding.doubled else ""
+            what = ": ".join(filter(None, (finding.symptom, wrong))) if finding is self.first_problem else ""
+            lines.append(f"{finding.scenario}: {finding.grade}{f' ({what})' if what else ''}")
+        return "\n".join([*lines, self.note] if self.note and not lines else lines)
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {

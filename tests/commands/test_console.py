@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from labs.commands.progress import Bars, Lines, bench_progress, plain_console
+from labs.commands.console import Bars, Lines, bench_progress, plain_console
 
 
 def lines_of(*reports, now=lambda: 0.0) -> list[str]:

@@ -1,0 +1,81 @@
+"""The bench of a lesson: a broker, a Spark session, and a proxy before the broker if the lesson needs one.
+
+    bench = open_bench(proxy=True)
+    ... bench.servers, bench.spark, bench.proxy ...
+    bench.close()
+
+Guarantee: a lesson that was interrupted, or left in the middle, can be run again from its top: the bench that an
+earlier run left open is closed first. Whatever happens to the kernel, broker and JVM end with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+from typing import TYPE_CHECKING
+
+from labs.equipment.broker import Broker, ExternalBroker, open_broker
+from labs.faults.proxy import Proxy, proxied_broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class LessonBench:
+    """What stands on the bench. `servers` is the address for Kafka clients, through the proxy where there is one."""
+
+    broker: Broker | ExternalBroker
+    proxy: Proxy | None
+
+    def __init__(self, spark: bool = True, proxy: bool = False):
+        self._open = contextlib.ExitStack()
+        self._spark: SparkSession | None = None
+        try:
+            if proxy:
+                self.broker, self.proxy = self._open.enter_context(proxied_broker())
+            else:
+                self.broker, self.proxy = open_broker(), None
+                self._open.callback(self.broker.close)
+            if spark:
+                from labs.equipment.spark import spark_session
+
+                self._spark = spark_session()
+                self._open.callback(self._stop_spark)
+        except BaseException:
+            self.close()
+            raise
+        self.servers: str = self.broker.bootstrap_servers
+        atexit.register(self.close)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session. Raises RuntimeError where the bench was opened without."""
+        if self._spark is None:
+            raise RuntimeError("this bench has no Spark: it was opened with open_bench(spark=False)")
+        return self._spark
+
+    def close(self) -> None:
+        """Stop queries, session, broker and proxy. A second call does nothing."""
+        atexit.unregister(self.close)
+        self._open.close()
+
+    def _stop_spark(self) -> None:
+        session, self._spark = self._spark, None
+        if session is None:
+            return
+        with contextlib.suppress(Exception):  # a session that the lesson stopped itself has no streams to ask for
+            for query in session.streams.active:
+                query.stop()
+        session.stop()
+
+
+_on_the_bench: list[LessonBench] = []
+
+
+def open_bench(spark: bool = True, proxy: bool = False) -> LessonBench:
+    """Open the bench of a lesson, and close the one that an earlier run in this kernel left open."""
+    while _on_the_bench:
+        _on_the_bench.pop().close()
+    bench = LessonBench(spark=spark, proxy=proxy)
+    _on_the_bench.append(bench)
+    return bench

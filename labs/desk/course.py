@@ -1,0 +1,118 @@
+"""The course as data: of each lesson its title, minutes, claim, predictions, exit ticket and changes to try.
+
+Read from `lessons/NN.toml`, one file a lesson. What a prediction's wrong answers are answered with stands there, and
+not in the lesson, where a student would read it before the run.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LESSONS = Path(__file__).parent / "lessons"
+
+Option = str | int | float | bool
+
+
+class CourseError(ValueError):
+    """A lesson's data file is not what it should be."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its answer. `options` is empty where any number may be said.
+
+    `replies` says for a wrong option, keyed by its text, what one who chooses it believes, and what refutes it.
+    """
+
+    question: str
+    answer: Option
+    options: tuple[Option, ...] = ()
+    replies: dict[str, str] = field(default_factory=dict)
+
+    def reply_to(self, said: Option) -> str:
+        """Return what a wrong answer is answered with, or nothing where nobody foresaw it."""
+        return self.replies.get(str(said), "")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What "Change this and rerun" asks for: in the cell that contains `cell`, `replace` becomes `by`.
+
+    Afterwards `expect`, a Python expression, is true in the kernel.
+    """
+
+    cell: str
+    replace: str
+    by: str
+    expect: str
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson. `minutes` are for a class that predicts and discusses; `screen` is the question to project."""
+
+    number: str
+    title: str
+    minutes: int
+    claim: str
+    screen: str
+    predictions: tuple[Question, ...] = ()
+    ticket: tuple[Question, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+
+@functools.cache
+def load_lessons(directory: Path = LESSONS) -> list[Lesson]:
+    """Return the lessons in their order. Raises CourseError."""
+    return [_load(path) for path in sorted(directory.glob("[0-9][0-9].toml"))]
+
+
+def find_lesson(number: str) -> Lesson:
+    """Return a lesson by its number, such as "02". Raises CourseError."""
+    for lesson in load_lessons():
+        if lesson.number == number:
+            return lesson
+    raise CourseError(f"there is no lesson {number!r}; there are: {', '.join(each.number for each in load_lessons())}")
+
+
+def find_prediction(question: str) -> tuple[str, Question | None]:
+    """Return (lesson's number, the prediction) of a question; ("", None) for one that no lesson of the course asks."""
+    for lesson in load_lessons():
+        for prediction in lesson.predictions:
+            if prediction.question == question:
+                return lesson.number, prediction
+    return "", None
+
+
+def _load(path: Path) -> Lesson:
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_text())
+        data["predictions"] = tuple(map(_question, data.get("predictions", [])))
+        data["ticket"] = tuple(map(_question, data.get("ticket", [])))
+        data["changes"] = tuple(Change(**each) for each in data.get("changes", []))
+        lesson = Lesson(number=path.stem, **data)
+    except (tomllib.TOMLDecodeError, TypeError, KeyError) as error:
+        raise CourseError(f"{path.name}: {error}") from error
+    for fault in _faults(lesson):
+        raise CourseError(f"{path.name}: {fault}")
+    return lesson
+
+
+def _question(data: dict[str, Any]) -> Question:
+    return Question(**{**data, "question": data["question"].strip(), "options": tuple(data.get("options", ()))})
+
+
+def _faults(lesson: Lesson) -> Iterator[str]:
+    for each in (*lesson.predictions, *lesson.ticket):
+        if each.options and each.answer not in each.options:
+            yield f"the answer {each.answer!r} is none of the options of {each.question!r}"
+        wrong = {str(option) for option in each.options if option != each.answer}
+        if each.options and wrong != each.replies.keys():
+            yield f"the wrong options of {each.question!r} are {sorted(wrong)}, its replies {sorted(each.replies)}"
+        if str(each.answer) in each.replies:
+            yield f"the right answer of {each.question!r} has a reply meant for a wrong one"

@@ -1,0 +1,108 @@
+"""The course's data and its lessons say the same, and bad data has a clear message."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+import pytest
+
+from labs.desk.course import CourseError, find_lesson, load_lessons
+from labs.desk.desk import LESSONS
+
+GOOD = """
+title = "Title"
+minutes = 45
+claim = "Claim."
+screen = "Question?"
+[[predictions]]
+question = "How many?"
+options = [1, 2]
+answer = 1
+replies = {2 = "No."}
+"""
+each_lesson = pytest.mark.parametrize("lesson", load_lessons(), ids=lambda lesson: lesson.number)
+
+
+def code_of(number: str) -> list[str]:
+    [path] = LESSONS.glob(f"{number}_*.ipynb")
+    cells = json.loads(path.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def calls(number: str, name: str) -> list[ast.Call]:
+    trees = [ast.parse(re.sub(r"^[%!].*", "pass", cell, flags=re.MULTILINE)) for cell in code_of(number)]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [node for node in nodes if isinstance(node.func, ast.Name) and node.func.id == name]
+
+
+@each_lesson
+def test_its_predictions_are_those_of_its_data(lesson):
+    asked = {ast.literal_eval(call.args[0]): call for call in calls(lesson.number, "predict")}
+    assert asked.keys() == {each.question for each in lesson.predictions}
+    for each in lesson.predictions:
+        given = asked[each.question].args[1:]
+        options = () if not given or isinstance(given[0], ast.Name) else tuple(ast.literal_eval(given[0]))
+        assert options == each.options, each.question
+
+
+@each_lesson
+def test_every_prediction_is_compared(lesson):
+    code = "\n".join(code_of(lesson.number))
+    assert code.count(".compare(") >= len(lesson.predictions) > 0
+
+
+@each_lesson
+def test_the_title_does_not_give_an_answer_away(lesson):
+    for each in lesson.predictions:
+        assert str(each.answer).lower() not in re.findall(r"\w+", lesson.title.lower()), each.question
+
+
+@each_lesson
+def test_it_ends_in_its_own_exit_ticket_of_three_questions(lesson):
+    assert [ast.literal_eval(call.args[0]) for call in calls(lesson.number, "exit_ticket")] == [lesson.number]
+    assert len(lesson.ticket) == 3
+    assert all(len(each.options) >= 3 for each in lesson.ticket)
+
+
+@each_lesson
+def test_each_change_fits_exactly_one_cell(lesson):
+    for change in lesson.changes:
+        cells = [cell for cell in code_of(lesson.number) if change.cell in cell]
+        assert len(cells) == 1, change
+        assert change.replace in cells[0], change
+        assert change.replace != change.by
+        ast.parse(change.expect, mode="eval")
+
+
+def load(tmp_path, text):
+    (tmp_path / "02.toml").write_text(text)
+    return load_lessons(tmp_path)
+
+
+def test_a_lesson_is_read(tmp_path):
+    [lesson] = load(tmp_path, GOOD)
+    assert (lesson.number, lesson.predictions[0].reply_to(2), lesson.predictions[0].reply_to(3)) == ("02", "No.", "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("answer = 1", "answer = 3", "the answer 3 is none of the options"),
+        ('{2 = "No."}', "{}", r"the wrong options of 'How many\?' are \['2'\], its replies \[\]"),
+        ('{2 = "No."}', '{1 = "Yes.", 2 = "No."}', "its replies"),
+        ("minutes = 45", "minutes = ", "02.toml: .*Invalid value"),
+        ("minutes = 45", "hours = 1", "02.toml: .*hours"),
+        ('question = "How many?"', "", "02.toml: 'question'"),
+    ],
+)
+def test_bad_data_is_named(tmp_path, old, new, message):
+    assert old in GOOD
+    with pytest.raises(CourseError, match=message):
+        load(tmp_path, GOOD.replace(old, new))
+
+
+def test_a_lesson_that_is_none_is_named():
+    with pytest.raises(CourseError, match="there is no lesson '99'"):
+        find_lesson("99")

@@ -1,0 +1,63 @@
+"""The exit ticket: marked as soon as it is answered."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.desk import ticket
+from labs.desk.course import CourseError, Lesson, Question
+from labs.desk.notes import MANIFEST, notes_of
+from labs.desk.ticket import exit_ticket
+
+ASKED = (
+    Question(
+        "offsets/ has 0 to 4, commits/ 0 to 3. Repeated?",
+        "batch 4",
+        ("batch 3", "batch 4"),
+        {"batch 3": "It is noted."},
+    ),
+    Question("Which?", "b", ("a", "b"), {"a": "No."}),
+)
+
+
+@pytest.fixture(autouse=True)
+def lesson(monkeypatch):
+    made = Lesson("02", "Title", 45, "Claim.", "Screen?", ticket=ASKED)
+    monkeypatch.setattr(ticket, "find_lesson", lambda number: made)
+
+
+def test_right_and_wrong_answers_are_told_apart_at_once(tmp_path, monkeypatch):
+    (tmp_path / MANIFEST).write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    asked = exit_ticket("02")
+    asked._widgets[0]._choice.value = "batch 3"
+    assert "Not so. It is noted." in asked._widgets[0]._status.value
+    asked._widgets[0]._choice.value = "batch 4"
+    assert "Right." in asked._widgets[0]._status.value
+    assert [note["right"] for note in notes_of().of("ticket", lesson="02")] == [False, True]
+    assert exit_ticket("02")._widgets[0]._choice.value == "batch 4", "kept over a restart"
+
+
+def test_it_can_be_answered_without_buttons():
+    assert exit_ticket("02").answer(1, 2) == "Right."
+    assert exit_ticket("02").answer(2, 1) == "Not so. No."
+
+
+@pytest.mark.parametrize(("question", "option"), [(0, 1), (3, 1), (1, 0), (1, 3)])
+def test_what_is_not_there_cannot_be_answered(question, option):
+    with pytest.raises(ValueError, match="and no"):
+        exit_ticket("02").answer(question, option)
+
+
+def test_as_text_it_has_all_questions_and_options():
+    text = exit_ticket("02")._repr_mimebundle_()["text/plain"]
+    assert text == str(exit_ticket("02"))
+    for each in ASKED:
+        assert each.question in text
+        assert all(f"( ) {option}" in text for option in each.options)
+
+
+def test_a_lesson_that_is_none_is_named(monkeypatch):
+    monkeypatch.undo()
+    with pytest.raises(CourseError, match="there is no lesson '99'"):
+        exit_ticket("99")
