@@ -31,7 +31,7 @@ from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
 from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
 from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
-from labs.exercises.checker.batch_steps import counterexample
+from labs.exercises.checker.batch_steps import counterexample, explore_batch
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
@@ -60,6 +60,7 @@ from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, Without
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 
@@ -90,6 +91,7 @@ __all__ = [
     "PreparedTransaction",
     "PreparingProducer",
     "Proxy",
+    "Recorder",
     "Request",
     "Result",
     "Stage",
@@ -119,6 +121,7 @@ __all__ = [
     "eventually",
     "exit_ticket",
     "explore",
+    "explore_batch",
     "find_java",
     "finish",
     "format_line",
