@@ -61,5 +61,9 @@ def read_all(
 
 
 def _stored(servers: str) -> Counter[tuple[int, str]]:
-    records = ((time_ms, ip) for _, _, time_ms, ip in read_source_records(servers, SOURCE_TOPIC))
-    return Counter(record for record in records if record[1] != CLOSING_IP)  # type: ignore[misc]
+    """Count the records of the source topic. What is malformed has neither time nor IP: no traffic of ours sent it."""
+    return Counter(
+        (time_ms, ip)
+        for _, _, time_ms, ip in read_source_records(servers, SOURCE_TOPIC)
+        if time_ms is not None and ip is not None and ip != CLOSING_IP
+    )
