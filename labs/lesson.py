@@ -23,6 +23,7 @@ from labs.evidence.checkpoint.planned_results import planned_results, read_sourc
 from labs.evidence.checkpoint.state import counts_in_flight
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
+from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
 from labs.evidence.plots.count_plots import plot_audit, plot_count_report
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
@@ -56,6 +57,7 @@ from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
+from labs.runs.cost import measure_cost
 from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
@@ -130,6 +132,7 @@ __all__ = [
     "finish",
     "format_line",
     "last_stable_offset",
+    "measure_cost",
     "open_bench",
     "open_broker",
     "own_or_reference",
@@ -138,10 +141,12 @@ __all__ = [
     "parse_records",
     "planned_results",
     "plot_audit",
+    "plot_by_batch_size",
     "plot_chaos",
     "plot_checkpoint",
     "plot_count_report",
     "plot_staircase",
+    "plot_stall",
     "plot_transactions",
     "predict",
     "producer_table",
