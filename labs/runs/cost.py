@@ -33,7 +33,7 @@ from labs.pipeline.log.replay import replay
 from labs.pipeline.query.ip_count import read_source, start_query
 
 OURS, WITHOUT, SPARKS = "ours", "ours, no transaction", "Spark's own"
-SIZES = {10: 8, 100: 8, 1_000: 8, 10_000: 6, 100_000: 4}  # rows per batch -> batches per query
+SIZES = {10: 10, 100: 10, 1_000: 10, 10_000: 8, 100_000: 4}  # rows per batch -> batches per query
 BEGIN, ROWS, COMMIT = "epoch and marker", "compute and send rows", "commit"
 CALLED, RETURNED = "called", "returned"
 PARTS = ((BEGIN, CALLED, BEFORE_WRITE), (ROWS, BEFORE_WRITE, BEFORE_COMMIT), (COMMIT, BEFORE_COMMIT, AFTER_COMMIT))
@@ -74,7 +74,7 @@ class WithoutTransaction:
 
 
 def measure_cost(
-    spark: SparkSession, servers: str, sizes: Mapping[int, int] = SIZES, rounds: int = 2
+    spark: SparkSession, servers: str, sizes: Mapping[int, int] = SIZES, rounds: int = 1
 ) -> Iterator[BatchCost]:
     """Yield the cost of a batch for each size and sink. The sinks take turns, so that they meet the same weather."""
     for size, batches in sizes.items():
