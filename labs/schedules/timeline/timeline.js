@@ -146,17 +146,23 @@ function render({ model, el }) {
     const nearest = far.indexOf(Math.min(...far));
     if (nearest !== model.get("place")) go(nearest);
   }
+  const drag = new AbortController(); // ends what listens to the page, when the widget goes
   let dragged = false;
   track.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     dragged = true;
-    track.setPointerCapture(event.pointerId);
+    track.setPointerCapture(event.pointerId); // outside the window too
     handle.focus({ preventScroll: true });
     event.preventDefault(); // no text is selected on the way
     follow(event);
   });
-  track.addEventListener("pointermove", (event) => dragged && follow(event));
-  for (const end of ["pointerup", "pointercancel"]) track.addEventListener(end, () => (dragged = false));
+  const move = (event) => {
+    dragged &&= event.buttons > 0; // it may have been let go where nobody saw it
+    if (dragged) follow(event);
+  };
+  const release = () => (dragged = false);
+  document.addEventListener("pointermove", move, { signal: drag.signal });
+  for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, release, { signal: drag.signal });
   handle.addEventListener("keydown", (event) => {
     const batch = data.places.length / data.batches;
     const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: batch, PageDown: -batch, Home: -last, End: last };
@@ -170,7 +176,10 @@ function render({ model, el }) {
   changes.forEach((change) => model.on(change, show));
   show();
   el.append(root);
-  return () => changes.forEach((change) => model.off(change, show));
+  return () => {
+    drag.abort();
+    changes.forEach((change) => model.off(change, show));
+  };
 }
 
 export default { render };
