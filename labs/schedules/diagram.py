@@ -36,6 +36,7 @@ LABELS = {
     "start": "starts at batch {batch}",
     "run again": "runs once more",
     "start at record": "starts at record {row}",
+    "start anew": "no checkpoint: starts at record {row}",
     "restore and start": "older checkpoint: starts at batch {batch}",
 }
 
