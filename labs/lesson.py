@@ -29,8 +29,9 @@ from labs.evidence.plots.transaction_plot import plot_transactions
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
+from labs.evidence.readers.transaction_log import dump_transaction_log
 from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
-from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
+from labs.evidence.readers.transactions import last_stable_offset, read_ends, wait_until_ended
 from labs.exercises.checker.batch_steps import counterexample
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
@@ -121,6 +122,7 @@ __all__ = [
     "draw_coordinator",
     "draw_pipeline",
     "dump_log",
+    "dump_transaction_log",
     "end_offsets",
     "end_once",
     "end_table",
@@ -155,7 +157,6 @@ __all__ = [
     "read_results",
     "read_source",
     "read_source_records",
-    "read_transactions",
     "read_visible",
     "recover",
     "replay",
@@ -167,5 +168,6 @@ __all__ = [
     "spark_session",
     "start_query",
     "transaction_table",
+    "wait_until_ended",
     "wrong_sink",
 ]
