@@ -62,6 +62,7 @@ from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
+from labs.schedules.pictures.one_step import draw_commits, draw_readers
 from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
@@ -116,7 +117,9 @@ __all__ = [
     "describe_group",
     "draw",
     "draw_batch",
+    "draw_commits",
     "draw_pipeline",
+    "draw_readers",
     "dump_log",
     "end_offsets",
     "end_once",
