@@ -22,8 +22,8 @@ COMMITS = (
 )
 COMMITS_WORDS = (
     "Three sinks, and how each publishes a batch. Kafka: begin, rows, marker, commit. A database: begin, rows, "
-    "batch id, commit. A directory: rows in a file, the draft of an entry, rename the draft. The last step of each is one "
-    "step: before it nobody sees the batch, after it everybody sees all of it."
+    "batch id, commit. A directory: rows in a file, the draft of an entry, rename the draft. The last step of each is "
+    "one step: before it nobody sees the batch, after it everybody sees all of it."
 )
 
 
