@@ -9,4 +9,5 @@ EXERCISES = (
     "two_phase",
     "late_data",
     "batch_protocol",
+    "file_manifest",
 )
