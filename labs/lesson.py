@@ -22,6 +22,7 @@ from labs.evidence.checkpoint.state import counts_in_flight
 from labs.evidence.plots.batch_plot import plot_batches
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
+from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
 from labs.evidence.plots.count_plots import plot_audit
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
@@ -31,16 +32,16 @@ from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
-from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
+from labs.evidence.readers.transaction_tables import end_table, transaction_table
 from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
-from labs.exercises.checker.batch_steps import counterexample
+from labs.exercises.checker.batch_steps import counterexample, explore_batch
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.proxy import Proxy, Request, proxied_broker
+from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.access_log import parse_line, read_access_log
-from labs.pipeline.log.generate import Traffic, classroom, format_line
+from labs.pipeline.log.generate import classroom, format_line
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import close_windows, replay
 from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
@@ -58,12 +59,14 @@ from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
+from labs.runs.cost import measure_cost
 from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
 from labs.schedules.pictures.pipeline import draw_pipeline
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 
@@ -93,12 +96,11 @@ __all__ = [
     "Postgres",
     "PreparedTransaction",
     "PreparingProducer",
-    "Proxy",
+    "Recorder",
     "Request",
     "Result",
     "Stage",
     "Supervisor",
-    "Traffic",
     "WithoutMarker",
     "as_result",
     "attack",
@@ -125,10 +127,12 @@ __all__ = [
     "eventually",
     "exit_ticket",
     "explore",
+    "explore_batch",
     "finish",
     "format_line",
     "in_batches",
     "last_stable_offset",
+    "measure_cost",
     "open_bench",
     "own_or_reference",
     "parse_line",
@@ -137,13 +141,14 @@ __all__ = [
     "planned_results",
     "plot_audit",
     "plot_batches",
+    "plot_by_batch_size",
     "plot_chaos",
     "plot_checkpoint",
     "plot_staircase",
+    "plot_stall",
     "plot_transactions",
     "plot_two_ways",
     "predict",
-    "producer_table",
     "proxied_broker",
     "read_access_log",
     "read_checkpoint",

@@ -10,4 +10,5 @@ EXERCISES = (
     "late_data",
     "batch_protocol",
     "file_manifest",
+    "sequence_numbers",
 )

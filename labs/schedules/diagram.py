@@ -36,6 +36,7 @@ LABELS = {
     "start": "starts at batch {batch}",
     "run again": "runs once more",
     "start at record": "starts at record {row}",
+    "start anew": "no checkpoint: starts at record {row}",
     "restore and start": "older checkpoint: starts at batch {batch}",
 }
 
@@ -45,7 +46,7 @@ def draw(schedule: Schedule) -> Drawing:
     programs = sorted({_program(event) for event in schedule.events} - {""})
     lanes = {name: LEFT + n * LANE for n, name in enumerate(programs)}
     lanes["Kafka"] = max(lanes.values(), default=0) + NETWORK
-    reader = lanes["Kafka"] + 120
+    reader = lanes["Kafka"] + max([120, *(24 + 7 * len(event.answer) for event in schedule.events)])
     most = max((len(event.sees or ()) for event in schedule.events), default=0)
     width, height = reader + max(190, most * CELL + 30), TOP + len(schedule.events) * STEP + 30
     title = f"{schedule.stage}: {schedule.anomaly or 'no anomaly'}"
@@ -94,6 +95,7 @@ def _is_fatal(event: Event) -> bool:
 def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     label = filled(LABELS.get(event.action, event.action), event)
     epoch = f" · epoch {event.epoch}" if event.epoch is not None and event.epoch >= 0 else ""
+    epoch += f" · number {event.sequence}" if event.sequence is not None else ""
     driver, kafka = lanes.get(_program(event), 0), lanes["Kafka"]
     middle = kafka - HOLD
     if event.actor == "network":

@@ -21,6 +21,7 @@ SKELETONS = {
     "late_data": ("lost", "20 seconds late"),
     "batch_protocol": ("doubled", "every interleaving"),
     "file_manifest": ("torn", "killed in the middle of a file"),
+    "sequence_numbers": ("doubled", "an answer is lost"),
 }
 each_exercise = pytest.mark.parametrize("name", EXERCISES)
 

@@ -70,6 +70,17 @@ def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints
     _call(function, points, "prepared, decisions, finish", prepared, decisions, finish)
 
 
+def with_log(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(log, record) for each record that arrives."""
+    from labs.exercises.checker.partition_file import Arrival, Record, serve
+
+    require_parameters(function, (None, None), "log, record")
+    points.journal.write("phase", "call")
+    records = [Record(*each) for each in tools["records"]]
+    script = [Arrival(*each) for each in tools["script"]]
+    serve(function, records, script, Path(tools["directory"]), points)
+
+
 def with_nothing(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
     """Call function(), and write what it returned into the journal: its repr, and the texts if it is a list of them."""
     require_parameters(function, (), "")
