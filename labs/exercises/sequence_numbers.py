@@ -61,7 +61,7 @@ class Sending:
     """Nine records of two producers, and a log that outlives the broker."""
 
     def __init__(self, lab: Lab, script: Sequence[Arrival]):
-        self.expected = count_by_window([*ACCESSES, *ACCESSES[:3]])
+        self.expected: dict[Key, int] = count_by_window([*ACCESSES, *ACCESSES[:3]])
         self.directory: Path = lab.directory / f"partition-{next(NUMBERS)}"
         self.directory.mkdir()
         self._script = script
