@@ -67,6 +67,7 @@ from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
 from labs.schedules.pictures.coordinator import draw_coordinator
+from labs.schedules.pictures.one_step import draw_commits, draw_readers
 from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
@@ -121,8 +122,10 @@ __all__ = [
     "describe_group",
     "draw",
     "draw_batch",
+    "draw_commits",
     "draw_coordinator",
     "draw_pipeline",
+    "draw_readers",
     "dump_log",
     "dump_transaction_log",
     "end_offsets",
