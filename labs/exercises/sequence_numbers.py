@@ -1,4 +1,4 @@
-"""Exercise 10: the broker's half of an idempotent producer.
+"""Exercise 9: the broker's half of an idempotent producer.
 
     def append(log, record): ...
 
