@@ -1,7 +1,7 @@
 """Repeat for hours what the tests do once: chaos under many seeds, the model against Kafka, each lesson changed, the crash tests.
 
-Ten seeds of three minutes take about 50 minutes, the lessons with each change about 40, a hundred repeats of the
-crash tests about three hours on two cores.
+Ten seeds of three minutes take about 50 minutes, the changes about 40, a hundred repeats of the crash tests about three
+hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
 """
 
