@@ -1,4 +1,4 @@
-"""Repeat for hours what the tests do once: chaos under many seeds, the model against Kafka, each lesson changed, the crash tests.
+"""Repeat for hours what the tests do once: chaos, the model against Kafka, changed lessons, the crash tests.
 
 Ten seeds of three minutes take about 50 minutes, the changes about 40, a hundred repeats of the crash tests about three
 hours on two cores.
