@@ -3,9 +3,10 @@
 from exactly_once_kafka.points import FAULT_POINTS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.desk.bench import open_bench
-from labs.desk.judged import check, own_or_reference
+from labs.desk.judged import check, own_or_reference, reference
 from labs.desk.prediction import predict
 from labs.desk.ticket import exit_ticket
+from labs.equipment.apart import Apart
 from labs.equipment.broker import Broker, open_broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
@@ -17,6 +18,7 @@ from labs.equipment.topics import create_topic, end_offsets
 from labs.evidence.auditor.anomaly import Anomaly
 from labs.evidence.auditor.audit import Result, audit
 from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.auditor.repeats import count_repeats
 from labs.evidence.checkpoint.batch_table import batch_table
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
@@ -30,7 +32,7 @@ from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
 from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
-from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
+from labs.evidence.readers.transactions import await_end, last_stable_offset, read_ends, read_transactions, settle
 from labs.exercises.checker.batch_steps import counterexample
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
@@ -47,21 +49,24 @@ from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 from labs.pipeline.sinks.database_sink import DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink
-from labs.pipeline.two_phase.coordinator import decide_and_finish, recover
 from labs.pipeline.two_phase.decision_log import DecisionLog
-from labs.pipeline.two_phase.end_transaction import end_once, finish
-from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
+from labs.pipeline.two_phase.kafka_request import transaction_coordinator
+from labs.pipeline.two_phase.open_transactions import lingering
+from labs.pipeline.two_phase.prepared import PreparedTransaction
 from labs.runs.attack.attack import attack
 from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
+from labs.runs.own_sink import OwnStage
 from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
+from labs.schedules.schedule import Event
 
 __all__ = [
     "EXACTLY_ONCE",
@@ -73,11 +78,13 @@ __all__ = [
     "SOURCE_TOPIC",
     "STAGES",
     "Anomaly",
+    "Apart",
     "AtLeastOnceKafkaSink",
     "Broker",
     "ChaosPlan",
     "DatabaseSink",
     "DecisionLog",
+    "Event",
     "ExactlyOnceKafkaSink",
     "Fault",
     "FaultPoints",
@@ -86,10 +93,11 @@ __all__ = [
     "LogReport",
     "LostAcknowledgement",
     "OffsetReporter",
+    "OwnStage",
     "Postgres",
     "PreparedTransaction",
-    "PreparingProducer",
     "Proxy",
+    "Recorder",
     "Request",
     "Result",
     "Stage",
@@ -99,6 +107,7 @@ __all__ = [
     "as_result",
     "attack",
     "audit",
+    "await_end",
     "batch_table",
     "broker_jars",
     "check",
@@ -107,22 +116,21 @@ __all__ = [
     "close_windows",
     "count_by_window",
     "count_ips",
+    "count_repeats",
     "counterexample",
     "counts_in_flight",
     "create_topic",
-    "decide_and_finish",
     "draw",
     "dump_log",
     "end_offsets",
-    "end_once",
     "end_table",
     "eventually",
     "exit_ticket",
     "explore",
     "find_java",
-    "finish",
     "format_line",
     "last_stable_offset",
+    "lingering",
     "open_bench",
     "open_broker",
     "own_or_reference",
@@ -149,15 +157,17 @@ __all__ = [
     "read_source_records",
     "read_transactions",
     "read_visible",
-    "recover",
+    "reference",
     "replay",
     "replay_bench",
     "replay_on_kafka",
     "run_chaos",
     "run_stage",
+    "settle",
     "source_of",
     "spark_session",
     "start_query",
+    "transaction_coordinator",
     "transaction_table",
     "wrong_sink",
 ]
