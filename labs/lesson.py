@@ -63,6 +63,8 @@ from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, Without
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
+from labs.schedules.pictures.batch import draw_batch
+from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
@@ -121,6 +123,8 @@ __all__ = [
     "counts_in_flight",
     "create_topic",
     "draw",
+    "draw_batch",
+    "draw_pipeline",
     "dump_log",
     "end_offsets",
     "end_table",
