@@ -7,11 +7,9 @@ from labs.desk.judged import check, own_or_reference, reference
 from labs.desk.prediction import predict
 from labs.desk.ticket import exit_ticket
 from labs.equipment.apart import Apart
-from labs.equipment.broker import Broker, open_broker
+from labs.equipment.broker import Broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
-from labs.equipment.jars import broker_jars
-from labs.equipment.java import find_java
 from labs.equipment.postgres import Postgres
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic, end_offsets
@@ -23,21 +21,25 @@ from labs.evidence.checkpoint.batch_table import batch_table
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.checkpoint.state import counts_in_flight
+from labs.evidence.plots.batch_plot import plot_batches
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
-from labs.evidence.plots.count_plots import plot_audit, plot_count_report
+from labs.evidence.plots.count_plots import plot_audit
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
+from labs.evidence.plots.two_ways_plot import plot_two_ways
+from labs.evidence.readers.consumer_groups import describe_group
+from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
-from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
+from labs.evidence.readers.transaction_tables import end_table, transaction_table
 from labs.evidence.readers.transactions import await_end, last_stable_offset, read_ends, read_transactions, settle
 from labs.exercises.checker.batch_steps import counterexample
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.proxy import Proxy, Request, proxied_broker
+from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.access_log import parse_line, read_access_log
 from labs.pipeline.log.generate import Traffic, classroom, format_line
@@ -59,7 +61,7 @@ from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
 from labs.runs.own_sink import OwnStage
-from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
+from labs.runs.staircase import Stage, run_stage
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
@@ -71,14 +73,11 @@ from labs.schedules.replay.replay import replay_on_kafka
 from labs.schedules.schedule import Event
 
 __all__ = [
-    "EXACTLY_ONCE",
     "FAULT_POINTS",
-    "IDEMPOTENT",
     "KINDS",
     "MODELS",
     "SINK_TOPIC",
     "SOURCE_TOPIC",
-    "STAGES",
     "Anomaly",
     "Apart",
     "AtLeastOnceKafkaSink",
@@ -98,20 +97,17 @@ __all__ = [
     "OwnStage",
     "Postgres",
     "PreparedTransaction",
-    "Proxy",
     "Recorder",
     "Request",
     "Result",
     "Stage",
     "Supervisor",
     "Traffic",
-    "WithoutMarker",
     "as_result",
     "attack",
     "audit",
     "await_end",
     "batch_table",
-    "broker_jars",
     "check",
     "checks",
     "classroom",
@@ -122,6 +118,7 @@ __all__ = [
     "counterexample",
     "counts_in_flight",
     "create_topic",
+    "describe_group",
     "draw",
     "draw_batch",
     "draw_pipeline",
@@ -131,25 +128,24 @@ __all__ = [
     "eventually",
     "exit_ticket",
     "explore",
-    "find_java",
     "format_line",
+    "in_batches",
     "last_stable_offset",
     "lingering",
     "open_bench",
-    "open_broker",
     "own_or_reference",
     "parse_line",
     "parse_orders",
     "parse_records",
     "planned_results",
     "plot_audit",
+    "plot_batches",
     "plot_chaos",
     "plot_checkpoint",
-    "plot_count_report",
     "plot_staircase",
     "plot_transactions",
+    "plot_two_ways",
     "predict",
-    "producer_table",
     "proxied_broker",
     "read_access_log",
     "read_checkpoint",

@@ -34,7 +34,6 @@ WRONG_WAYS = {
     "labs.faults.job knows labs.__main__": "a job is `python -m labs run` in a process of its own",
 }
 BESIDE_THE_FACE = {
-    "01_count_ips_at_least_once.ipynb: labs.pipeline.query": "it shows the source of the module `ip_count`",
     "12_what_it_costs.ipynb: labs.benchmarks": "it measures with what `labs bench latency` measures with",
     "12_what_it_costs.ipynb: labs.evidence.plots": "the plots of no other lesson",
 }

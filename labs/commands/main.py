@@ -32,6 +32,7 @@ COMMANDS = {
     "soak": "repeat for hours what the tests do once",
     "setup": "fetch and check the jars",
     "notebooks": "execute all lessons in place",
+    "site": "build the course as static pages",
 }
 
 

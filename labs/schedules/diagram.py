@@ -94,6 +94,7 @@ def _is_fatal(event: Event) -> bool:
 def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     label = filled(LABELS.get(event.action, event.action), event)
     epoch = f" · epoch {event.epoch}" if event.epoch is not None and event.epoch >= 0 else ""
+    epoch += f" · number {event.sequence}" if event.sequence is not None else ""
     driver, kafka = lanes.get(_program(event), 0), lanes["Kafka"]
     middle = kafka - HOLD
     if event.actor == "network":
