@@ -33,13 +33,13 @@ from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
-from labs.evidence.readers.transaction_tables import end_table, transaction_table
+from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
 from labs.evidence.readers.transactions import await_end, last_stable_offset, read_ends, read_transactions, settle
 from labs.exercises.checker.batch_steps import counterexample
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.proxy import Request, proxied_broker
+from labs.faults.proxy import Proxy, Request, proxied_broker
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.access_log import parse_line, read_access_log
 from labs.pipeline.log.generate import Traffic, classroom, format_line
@@ -52,9 +52,10 @@ from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 from labs.pipeline.sinks.database_sink import DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink
 from labs.pipeline.two_phase.decision_log import DecisionLog
+from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.kafka_request import transaction_coordinator
 from labs.pipeline.two_phase.open_transactions import lingering
-from labs.pipeline.two_phase.prepared import PreparedTransaction
+from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 from labs.runs.attack.attack import attack
 from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
@@ -66,6 +67,7 @@ from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
+from labs.schedules.pictures.coordinator import draw_coordinator
 from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
@@ -97,6 +99,8 @@ __all__ = [
     "OwnStage",
     "Postgres",
     "PreparedTransaction",
+    "PreparingProducer",
+    "Proxy",
     "Recorder",
     "Request",
     "Result",
@@ -121,6 +125,7 @@ __all__ = [
     "describe_group",
     "draw",
     "draw_batch",
+    "draw_coordinator",
     "draw_pipeline",
     "dump_log",
     "end_offsets",
@@ -128,6 +133,7 @@ __all__ = [
     "eventually",
     "exit_ticket",
     "explore",
+    "finish",
     "format_line",
     "in_batches",
     "last_stable_offset",
@@ -146,6 +152,7 @@ __all__ = [
     "plot_transactions",
     "plot_two_ways",
     "predict",
+    "producer_table",
     "proxied_broker",
     "read_access_log",
     "read_checkpoint",
