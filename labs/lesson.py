@@ -61,7 +61,7 @@ from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
-from labs.runs.own_sink import OwnStage
+from labs.runs.own_sink import OwnStage, init_transactions
 from labs.runs.staircase import Stage, run_stage
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
@@ -136,6 +136,7 @@ __all__ = [
     "finish",
     "format_line",
     "in_batches",
+    "init_transactions",
     "last_stable_offset",
     "lingering",
     "open_bench",

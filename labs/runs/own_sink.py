@@ -18,8 +18,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, BEFORE_WRITE, MID_TRANSACTION
 from exactly_once_kafka.points import Points as AnyPoints
+from exactly_once_kafka.producer import resumed
 
 Publish = Callable[[DataFrame, int, "SinkKafka"], object]
 
@@ -57,6 +59,14 @@ class OwnStage:
     def found(self, batch_id: int) -> bool:
         """Tell whether the batch ever found a marker of its own."""
         return (batch_id, batch_id) in self.markers
+
+
+def init_transactions(producer: Any) -> None:
+    """Call the producer's init_transactions, again every 20 ms: by itself librdkafka looks again after half a second.
+
+    Raises KafkaException.
+    """
+    resumed(producer.init_transactions, 0.02, Patience(60))
 
 
 class SinkKafka:
