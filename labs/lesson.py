@@ -7,11 +7,9 @@ from labs.desk.judged import check, own_or_reference, reference
 from labs.desk.prediction import predict
 from labs.desk.ticket import exit_ticket
 from labs.equipment.apart import Apart
-from labs.equipment.broker import Broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres
-from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic, end_offsets
 from labs.evidence.auditor.anomaly import Anomaly
 from labs.evidence.auditor.audit import Result, audit
@@ -24,6 +22,7 @@ from labs.evidence.checkpoint.state import counts_in_flight
 from labs.evidence.plots.batch_plot import plot_batches
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
+from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
 from labs.evidence.plots.count_plots import plot_audit
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
@@ -33,16 +32,24 @@ from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
-from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
-from labs.evidence.readers.transactions import await_end, last_stable_offset, read_ends, read_transactions, settle
-from labs.exercises.checker.batch_steps import counterexample
+from labs.evidence.readers.transaction_log import dump_transaction_log
+from labs.evidence.readers.transaction_tables import end_table, transaction_table
+from labs.evidence.readers.transactions import (
+    await_end,
+    last_stable_offset,
+    read_ends,
+    read_transactions,
+    settle,
+    wait_until_ended,
+)
+from labs.exercises.checker.batch_steps import counterexample, explore_batch
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.proxy import Proxy, Request, proxied_broker
+from labs.faults.proxy import Request
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.access_log import parse_line, read_access_log
-from labs.pipeline.log.generate import Traffic, classroom, format_line
+from labs.pipeline.log.generate import classroom, format_line
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import close_windows, replay
 from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
@@ -61,6 +68,7 @@ from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
+from labs.runs.cost import measure_cost
 from labs.runs.own_sink import OwnStage, init_transactions
 from labs.runs.staircase import Stage, run_stage
 from labs.schedules.diagram import draw
@@ -68,6 +76,7 @@ from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
 from labs.schedules.pictures.coordinator import draw_coordinator
+from labs.schedules.pictures.one_step import draw_commits, draw_readers
 from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
@@ -83,7 +92,6 @@ __all__ = [
     "Anomaly",
     "Apart",
     "AtLeastOnceKafkaSink",
-    "Broker",
     "ChaosPlan",
     "DatabaseSink",
     "DecisionLog",
@@ -100,13 +108,11 @@ __all__ = [
     "Postgres",
     "PreparedTransaction",
     "PreparingProducer",
-    "Proxy",
     "Recorder",
     "Request",
     "Result",
     "Stage",
     "Supervisor",
-    "Traffic",
     "as_result",
     "attack",
     "audit",
@@ -125,20 +131,25 @@ __all__ = [
     "describe_group",
     "draw",
     "draw_batch",
+    "draw_commits",
     "draw_coordinator",
     "draw_pipeline",
+    "draw_readers",
     "dump_log",
+    "dump_transaction_log",
     "end_offsets",
     "end_table",
     "eventually",
     "exit_ticket",
     "explore",
+    "explore_batch",
     "finish",
     "format_line",
     "in_batches",
     "init_transactions",
     "last_stable_offset",
     "lingering",
+    "measure_cost",
     "open_bench",
     "own_or_reference",
     "parse_line",
@@ -147,14 +158,14 @@ __all__ = [
     "planned_results",
     "plot_audit",
     "plot_batches",
+    "plot_by_batch_size",
     "plot_chaos",
     "plot_checkpoint",
     "plot_staircase",
+    "plot_stall",
     "plot_transactions",
     "plot_two_ways",
     "predict",
-    "producer_table",
-    "proxied_broker",
     "read_access_log",
     "read_checkpoint",
     "read_database",
@@ -173,9 +184,9 @@ __all__ = [
     "run_stage",
     "settle",
     "source_of",
-    "spark_session",
     "start_query",
     "transaction_coordinator",
     "transaction_table",
+    "wait_until_ended",
     "wrong_sink",
 ]

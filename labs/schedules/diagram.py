@@ -36,6 +36,7 @@ LABELS = {
     "start": "starts at batch {batch}",
     "run again": "runs once more",
     "start at record": "starts at record {row}",
+    "start anew": "no checkpoint: starts at record {row}",
     "restore and start": "older checkpoint: starts at batch {batch}",
 }
 
@@ -45,7 +46,7 @@ def draw(schedule: Schedule) -> Drawing:
     programs = sorted({_program(event) for event in schedule.events} - {""})
     lanes = {name: LEFT + n * LANE for n, name in enumerate(programs)}
     lanes["Kafka"] = max(lanes.values(), default=0) + NETWORK
-    reader = lanes["Kafka"] + 120
+    reader = lanes["Kafka"] + max([120, *(24 + 7 * len(event.answer) for event in schedule.events)])
     most = max((len(event.sees or ()) for event in schedule.events), default=0)
     width, height = reader + max(190, most * CELL + 30), TOP + len(schedule.events) * STEP + 30
     title = f"{schedule.stage}: {schedule.anomaly or 'no anomaly'}"

@@ -25,7 +25,7 @@ from labs.schedules.wire import KINDS, Names
 
 
 class Recorder:
-    """Watches a proxy for as long as it is entered.
+    """Watches a proxy for as long as it is entered, or from its `start` on.
 
     Recorded are the records of `results_topic`, the markers of `marker_topic`, and the epochs, commits and aborts of
     all drivers. `driver_of` gives the driver's name for a message's `Passage`, None for what is nobody's; by default
@@ -41,9 +41,13 @@ class Recorder:
         self._proxy, self._names = proxy, Names(results_topic, marker_topic, **names)
         self._entries: list[Entry] = []
 
-    def __enter__(self) -> Recorder:
+    def start(self) -> Recorder:
+        """Watch from now on, for as long as there is the proxy."""
         self._proxy.watch(self._see)
         return self
+
+    def __enter__(self) -> Recorder:
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         self._proxy.unwatch(self._see)
@@ -56,6 +60,14 @@ class Recorder:
     def tell(self, event: Event) -> None:
         """Add what nobody sees on the wire: a crash, a start, a plan, a marker that was read."""
         self._entries.append(event)
+
+    def starts(self, program: str) -> None:
+        """Tell that a supervisor starts a program, such as "producer 2"."""
+        self.tell(Event("supervisor", "start", whose=program))
+
+    def wakes(self, program: str) -> None:
+        """Tell that a program wakes up, which everybody took for dead."""
+        self.tell(Event(program, "wake"))
 
     def looked(self, records: tuple[int, ...]) -> None:
         """Say what a reader sees now, who has just been asked; once said, it has to be said after each step."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 REQUESTS = ("fence", "read marker", "row", "marker", "commit", "abort")
 OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "crash", "wake")
 NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
-STARTS = ("start", "start at record", "restore and start")
+STARTS = ("start", "start at record", "restore and start", "start anew")
 SUPERVISOR = (*STARTS, "run again")
 BROKER = ("time out", "forget the marker")
 HELD = "held"
@@ -39,6 +39,7 @@ WORDS = {
     "start": "starts {whose} from the checkpoint, at batch {batch}",
     "start at record": "starts {whose}, at record {row}",
     "restore and start": "restores an older checkpoint and starts {whose} from it, at batch {batch}",
+    "start anew": "starts {whose} with an empty checkpoint, at record {row}",
     "run again": "runs {whose}",
     "time out": "aborts the transaction, which has been open for too long",
     "forget the marker": "forgets the marker, which has expired",
@@ -93,7 +94,8 @@ def filled(words: str, event: Event) -> str:
     if event.row is None:
         words = words.removesuffix(", up to record {row}")
     if event.batch is None:
-        words = words.replace(" of batch {batch}", "")
+        for batch in (" from the checkpoint, at batch {batch}", " at batch {batch}", " of batch {batch}"):
+            words = words.removesuffix(batch)
         words = {"commits batch {batch}": "commits", "aborts batch {batch}": "aborts"}.get(words, words)
     return words.format(**event._asdict())
 

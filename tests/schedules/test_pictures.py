@@ -12,6 +12,7 @@ import pytest
 from exactly_once_kafka.points import FAULT_POINTS
 from labs.schedules.pictures.batch import draw_batch
 from labs.schedules.pictures.coordinator import draw_coordinator
+from labs.schedules.pictures.one_step import draw_commits, draw_readers
 from labs.schedules.pictures.pipeline import draw_pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +20,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = {
     "draw_pipeline()": draw_pipeline(),
     "draw_coordinator()": draw_coordinator(),
+    "draw_readers()": draw_readers(),
+    "draw_commits()": draw_commits(),
     "draw_batch()": draw_batch(),
     "draw_batch(transaction=False, batch=3)": draw_batch(transaction=False, batch=3),
     **{f"draw_batch({point!r})": draw_batch(point) for point in FAULT_POINTS},
@@ -78,7 +81,7 @@ def test_what_comes_after_a_crash_does_not_happen(point):
     assert not any(later in words for later in FAULT_POINTS[FAULT_POINTS.index(point) + 1 :])
     assert "note, in the checkpoint" not in words
     pale = [box for box in ElementTree.fromstring(draw_batch(point)).iter(f"{SVG}rect") if box.get("stroke-dasharray")]
-    assert len(pale) == {"before_write": 6, "mid_transaction": 4, "before_commit": 2}.get(point, 1)
+    assert len(pale) == {"before_write": 5, "mid_transaction": 4, "before_commit": 2}.get(point, 1)
 
 
 def test_batch_without_a_transaction_has_no_marker():

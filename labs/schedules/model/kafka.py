@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from labs.schedules.model.broker import FENCED, Answer, carried_out, is_open, timed_out
 from labs.schedules.model.properties import anomaly, ending
@@ -31,6 +32,7 @@ class Stage:
     `program` is made of plan, note, rows and the requests; of `look`, a reading of the marker by a driver that has no
     epoch yet; and of `fence ahead`, which asks for the next batch's epoch and does not wait for it. `keeps_epoch`: it
     is asked for once, not for each batch; `epoch_by_commit`: Kafka gives a new one with each commit (KIP-890).
+    `keeps_checkpoint`: who starts next finds it; otherwise it `restarts_from` the earliest record or behind the latest.
     `marker_says_plan`, not its number alone; `has_witness`: the checkpoint says in which topic the marker was to be.
     """
 
@@ -39,6 +41,8 @@ class Stage:
     idempotent: bool = True
     keeps_epoch: bool = False
     epoch_by_commit: bool = False
+    keeps_checkpoint: bool = True
+    restarts_from: Literal["earliest", "latest"] = "earliest"
     marker_says_plan: bool = True
     has_witness: bool = False
     drains: bool = True
@@ -84,17 +88,29 @@ class Stage:
             yield Event("broker", "forget the marker"), forgetful
         if len(state.drivers) < self.drivers and not state.refused:
             number, batch = len(state.drivers) + 1, state.noted + 1
-            yield (
-                Event("supervisor", "start", batch, whose=f"driver {number}"),
-                state._replace(drivers=(*state.drivers, Driver(batch))),
-            )
+            if self.keeps_checkpoint:
+                yield (
+                    Event("supervisor", "start", batch, whose=f"driver {number}"),
+                    state._replace(drivers=(*state.drivers, Driver(batch))),
+                )
+            else:
+                yield self._starts_anew(state, f"driver {number}")
             if "restore and start" in state.luck and state.planned:
                 batch = min(state.noted + 1, len(state.planned) - 1)
-                gone = tuple(driver._replace(alive=False) for driver in state.drivers)
+                gone = _gone(state.drivers)
                 restored = spent(state, "restore and start")._replace(
                     drivers=(*gone, Driver(batch)), planned=state.planned[:-1], noted=batch - 1, grown=True
                 )
                 yield Event("supervisor", "restore and start", batch, whose=f"driver {number}"), restored
+
+    def _starts_anew(self, state: State, name: str) -> tuple[Event, State]:
+        """Start a new query with an empty checkpoint. Its batches are counted on, where it skips what is planned."""
+        planned = state.planned if self.restarts_from == "latest" else ()
+        batch = len(planned)
+        fresh = state._replace(drivers=(*_gone(state.drivers), Driver(batch)), planned=planned, noted=batch - 1)
+        event = Event("supervisor", "start anew", row=planned[-1] if planned else 0, whose=name)
+        old = state.old_ends | frozenset(state.planned)
+        return event, fresh._replace(hole=False, query=state.query + 1, first=batch, old_ends=old)
 
     def _acts(self, state: State, n: int, driver: Driver) -> tuple[Event, State]:
         """Let a driver take its next step: write to its checkpoint, or send a request."""
@@ -110,7 +126,7 @@ class Stage:
             return Event(actor, "note", batch), with_driver(noted, n, self._next_step(driver))
         what, row = ("row", begin(state, batch) + driver.row) if step == "rows" else (REQUEST.get(step, step), None)
         number = batch * 100 + driver.step * 10 + driver.row
-        request = Request(n, what, batch, row, driver.epoch, number, state.planned[batch])
+        request = Request(n, what, batch, row, driver.epoch, number, state.planned[batch], state.query)
         sent = state._replace(net=state.net | {request})
         event = Event(actor, what, batch, row, None if what in ("fence", "read marker") else driver.epoch)
         if step == "fence ahead":
@@ -184,11 +200,13 @@ class Stage:
     def _decides(self, state: State, n: int, following: Driver) -> State:
         """Publish, skip what is published, or refuse what does not fit."""
         batch, end = following.batch, state.planned[following.batch]
-        done, its_end = state.marker or (NEVER, 0)
-        if done == batch and (its_end == end or not self.marker_says_plan):
+        marker = state.marker
+        ours = marker is not None and marker.query == state.query
+        if marker and ours and marker.batch == batch and (marker.end == end or not self.marker_says_plan):
             skipped = following._replace(step=self.program.index("note"), computed=self.drains)
             return with_driver(state, n, skipped)
-        if done == batch - 1 and (state.marker or state.witness in (None, state.topic)):
+        follows = ours and marker.batch == batch - 1 if marker else batch == state.first
+        if follows and (marker or state.witness in (None, state.topic)):
             if self.has_witness and not state.marker:
                 state = state._replace(witness=state.topic)
             return with_driver(state, n, following)
@@ -205,6 +223,10 @@ class Stage:
     def visible(self, state: State) -> tuple[int, ...]:
         """Return the committed records, in the order of the topic."""
         return tuple(record for record, _, status in state.log if status == "committed")
+
+
+def _gone(drivers: tuple[Driver, ...]) -> tuple[Driver, ...]:
+    return tuple(driver._replace(alive=False) for driver in drivers)
 
 
 def _network(action: str, request: Request, answer: str = "") -> Event:

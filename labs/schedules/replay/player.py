@@ -207,7 +207,7 @@ class Player(BasePlayer[Driver]):
         return said
 
     def _supervise(self, event: Event) -> str:
-        if event.action not in STARTS:
+        if event.action not in STARTS or event.action == "start anew":
             raise self._refuse(f"the supervisor does not {event.action!r} here")
         for driver in self._drivers.values():
             if driver.alive and event.action == "restore and start":
