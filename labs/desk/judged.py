@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,8 @@ def own_or_reference(attempt: Report, *, servers: str | None = None) -> Report:
     solution = solution_of(attempt.exercise)
     print(f"The reference solution of {attempt.exercise}, to compare yours with:\n\n{solution.read_text()}")
     return judge(attempt.exercise, solution, servers=servers)
+
+
+def reference(name: str, function: str) -> Callable[..., object]:
+    """Return a function of the reference solution, for a lesson that goes on with it where the student's own failed."""
+    return getattr(importlib.import_module(f"labs.exercises.solutions.{name}"), function)
