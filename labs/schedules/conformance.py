@@ -1,7 +1,7 @@
 """The other way round: random walks through the model of the sink, carried out with the real sink on the real Kafka.
 
-What is visible after each step, each answer, and the marker in the end must be what the model predicts. If one of
-them is not, either the model is wrong, or the sink.
+What is visible after each step and each answer must be what the model predicts; after the walk, so must the rows and
+the marker that Kafka holds. If one of them is not, either the model is wrong, or the sink.
 """
 
 from __future__ import annotations
@@ -72,11 +72,21 @@ def played(drawn: Walk, player: Player) -> list[str]:
     found = differences(
         drawn.schedule._replace(events=tuple(events)), Schedule("", tuple(map(_without_error, player.told)))
     )
+    found += left_otherwise(player, "after the walk", stage.visible(drawn.state), drawn.state.marker)
     if not drawn.state.refused:
-        ended, seen = player.finish(), player.visible()
-        if ended != DONE or seen != tuple(range(stage.batches * stage.rows)):
-            found.append(f"the undisturbed end: {ended}, visible are {seen}")
+        ended, records = player.finish(), stage.batches * stage.rows
+        if ended != DONE:
+            found.append(f"the undisturbed end: the model says {DONE}, and the sink {ended}")
+        found += left_otherwise(player, "in the end", tuple(range(records)), (stage.batches - 1, records))
     return found
+
+
+def left_otherwise(player: Player, when: str, rows: tuple[int, ...], marker: tuple[int, int] | None) -> list[str]:
+    """Ask Kafka for the visible rows and the marker, and return where they are not those of the model."""
+    pairs = (("rows", rows, player.visible()), ("marker", marker, player.marker()))
+    return [
+        f"{when}, {what}: the model says {said}, and Kafka has {found}" for what, said, found in pairs if said != found
+    ]
 
 
 def _walkable(stage: Stage, state: State) -> Iterator[tuple[Event, State]]:

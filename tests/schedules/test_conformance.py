@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import subprocess
@@ -9,11 +10,13 @@ import sys
 
 import pytest
 
-from labs.schedules.conformance import WALKED, conforms, walk
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.plan import spelled
+from labs.schedules.conformance import WALKED, Walk, conforms, walk
 from labs.schedules.model.checker import explore
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.gated_sink import GatedSink
-from labs.schedules.schedule import Event
+from labs.schedules.schedule import Event, Schedule
 
 WALKS = range(1, 7)
 
@@ -60,6 +63,29 @@ def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypa
     monkeypatch.setattr(GatedSink, "decide", lambda *_: False)
     drawn = next(each for each in map(walk, itertools.count(1)) if any(map(finds_its_batch, each.schedule.events)))
     assert conforms(drawn, kafka, spark)
+
+
+def test_rows_and_marker_on_the_broker_are_compared_with_the_models(kafka, spark):
+    drawn = next(each for each in map(walk, itertools.count(1)) if each.state.marker and not each.state.refused)
+    other = drawn.state._replace(marker=(7, 8), log=(*drawn.state.log, (9, 7, "committed")))
+    rows, (batch, end) = WALKED.visible(drawn.state), drawn.state.marker
+    assert conforms(drawn._replace(state=other), kafka, spark) == [
+        f"after the walk, rows: the model says {(*rows, 9)}, and Kafka has {rows}",
+        f"after the walk, marker: the model says (7, 8), and Kafka has {(batch, end)}",
+    ]
+
+
+def test_wrong_marker_that_nobody_reads_again_is_seen_on_the_broker(kafka, spark, monkeypatch):
+    quiet, last, send = Walk(Schedule("undisturbed", ()), WALKED.start()), WALKED.batches - 1, MarkerStore.send
+    assert conforms(quiet, kafka, spark) == []
+
+    def send_another_plan(store, marker, *where):
+        if marker.batch_id == last:
+            marker = dataclasses.replace(marker, plan=spelled({"end": 99}))
+        send(store, marker, *where)
+
+    monkeypatch.setattr(MarkerStore, "send", send_another_plan)
+    assert conforms(quiet, kafka, spark) == ["in the end, marker: the model says (2, 3), and Kafka has (2, 99)"]
 
 
 def finds_its_batch(event: Event) -> bool:

@@ -22,6 +22,7 @@ from labs.schedules.recorder import Recorder
 from labs.schedules.replay.base_player import BasePlayer
 from labs.schedules.replay.bench import LATE, PATIENCE, CannotPlay, ReplayBench
 from labs.schedules.replay.driver import DONE, Driver, Step
+from labs.schedules.replay.marker import last_marker
 from labs.schedules.replay.played_driver import PlayedDriver
 from labs.schedules.schedule import HELD, STARTS, Event, Schedule
 
@@ -92,6 +93,10 @@ class Player(BasePlayer[Driver]):
                 raise
             raise self._refuse(str(error)) from error
         return self.told[-1]
+
+    def marker(self) -> tuple[int, int] | None:
+        """Return the marker that is committed now, read from Kafka: its batch, and where that was planned to end."""
+        return last_marker(self.direct, self._marker_topic)
 
     def due(self) -> range:
         """Return the records whose batch the checkpoint notes as done."""
