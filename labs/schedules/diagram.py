@@ -1,5 +1,7 @@
 """A schedule as a sequence diagram: time runs down, each actor has a lane, and a reader's view stands beside each step.
 
+The supervisor and the network have theirs where they act.
+
 An SVG of plain text and lines, the same byte for byte for the same schedule, made without a browser. Its background is
 white whatever is around it, so that it can be read in the light, in the dark and in print. Its text alternative is
 the schedule in words.
@@ -12,10 +14,13 @@ import itertools
 from collections.abc import Iterator
 from html import escape
 
-from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, SUPERVISOR, Event, Schedule, filled
+from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, STRIKES, SUPERVISOR, Event, Schedule, filled
 
-LANE, LEFT, STEP, TOP = 190, 110, 30, 86  # pixels: between drivers, to the first, between steps, above the first
-NETWORK, HOLD = 340, 80  # between the last driver and Kafka, and before Kafka where requests are held
+LANE, LEFT, STEP, TOP = 190, 80, 30, 86  # pixels: between programs, to the first lane, between steps, above the first
+SUPERVISED = 90  # from the supervisor to the first program
+HOLD, ARRIVAL = 330, 90  # from the last program to the network, with room for what it carries, and on to Kafka
+DIRECT = 310  # from the last program to Kafka, where the network does nothing of its own
+ANSWERS, LETTER = 150, 7  # from Kafka to the reader's view, at least, and for each letter of an answer
 CELL = 22  # of a record that the reader sees
 INK, FAINT, BLUE, RED, GREEN, ORANGE = "#222222", "#BBBBBB", "#0072B2", "#D55E00", "#009E73", "#E69F00"
 GOOD = ("", "ok", HELD, "known already", "as planned before")  # answers after which a driver goes on
@@ -33,6 +38,7 @@ LABELS = {
     "write": "writes record {row}",
     "commit the offset": "commits its offset: {row} is done",
     "write with the offset": "writes record {row} with its offset",
+    "freeze": "is frozen",
     "wake": "wakes up",
     "crash": "crashes",
     "time out": "aborts: timed out",
@@ -60,10 +66,9 @@ class Drawing(str):
 
 def draw(schedule: Schedule) -> Drawing:
     """Return the schedule as an SVG document."""
-    programs = sorted({_program(event) for event in schedule.events} - {""})
-    lanes = {name: LEFT + n * LANE for n, name in enumerate(programs)}
-    lanes["Kafka"] = max(lanes.values(), default=0) + NETWORK
-    reader = lanes["Kafka"] + 120
+    lanes = _lanes(schedule)
+    answers = (len(event.answer) for event in schedule.events if event.request or event.action in REQUESTS)
+    reader = lanes["Kafka"] + max(ANSWERS, 24 + LETTER * max(answers, default=0))
     most = max((len(event.sees or ()) for event in schedule.events), default=0)
     width, height = reader + max(190, most * CELL + 30), TOP + len(schedule.events) * STEP + 30
     title = f"{schedule.stage}: {schedule.anomaly or 'no anomaly'}"
@@ -90,6 +95,21 @@ def draw(schedule: Schedule) -> Drawing:
     return drawing
 
 
+def _lanes(schedule: Schedule) -> dict[str, int]:
+    """Return where each actor's lane is: the supervisor's, the programs', the network's and Kafka's."""
+    programs = sorted({_program(event) for event in schedule.events} - {""})
+    place, lanes = LEFT, dict[str, int]()
+    if any(event.actor == "supervisor" for event in schedule.events):
+        lanes["supervisor"] = place
+        place += SUPERVISED
+    lanes |= {name: place + n * LANE for n, name in enumerate(programs)}
+    last = max(lanes.values(), default=place)
+    if any(event.actor == "network" or event.answer == HELD for event in schedule.events):
+        lanes["network"] = last + HOLD
+        return lanes | {"Kafka": last + HOLD + ARRIVAL}
+    return lanes | {"Kafka": last + DIRECT}
+
+
 def _program(event: Event) -> str:
     """Return the program that a step is about: who takes it, whose request is carried, or who is started."""
     return event.actor if PROGRAM.fullmatch(event.actor) else event.whose
@@ -99,11 +119,11 @@ def _life_lines(schedule: Schedule, lanes: dict[str, int], height: int) -> Itera
     """Draw each lane: solid while the actor acts, dotted while it is asleep or gone."""
     for name, x in lanes.items():
         late = any(event.action in SUPERVISOR and event.whose == name for event in schedule.events)
-        changes = [(TOP - 16, not late)]
+        changes = [(TOP - 16, not late and name != "network")]
         for n, event in enumerate(schedule.events):
             if event.action in SUPERVISOR and event.whose == name:
                 changes.append((TOP + n * STEP, True))
-            elif event.actor == name and event.action in ("crash", "wake"):
+            elif event.actor == name and event.action in STRIKES:
                 changes.append((TOP + n * STEP, event.action == "wake"))
             elif event.actor == name and event.answer not in GOOD and _is_fatal(event):
                 changes.append((TOP + n * STEP, False))
@@ -120,7 +140,7 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     label = filled(LABELS.get(event.action, event.action), event)
     epoch = f" · epoch {event.epoch}" if event.epoch is not None and event.epoch >= 0 else ""
     driver, kafka = lanes.get(_program(event), 0), lanes["Kafka"]
-    middle = kafka - HOLD
+    middle = lanes.get("network", kafka)
     if event.actor == "network":
         label = LABELS[event.request].format(**event._asdict())
         yield _circle(middle, y)
@@ -132,10 +152,12 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
             yield _arrow(middle, y, kafka, y, dashes="6 3")
             yield _text(middle - 14, y + 4, f"{label} of {event.whose}{epoch} arrives{again}", anchor="end")
             yield from _answer(event, kafka, y)
+            if event.action == "lose the answer":
+                yield from _cross(kafka, y, 8)
     elif event.action in REQUESTS:
         held = event.answer == HELD
         yield _arrow(driver, y, middle - 6 if held else kafka, y)
-        yield _text(driver + 10, y - 5, label + epoch, colour=BLUE)
+        yield _text(driver + 10, y - 7, label + epoch, colour=BLUE)
         yield _circle(middle, y) if held else ""
         yield from _answer(event, middle + 12 if held else kafka, y)
     elif event.action == "crash":
@@ -144,10 +166,11 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     else:
         x = kafka if event.actor == "broker" else driver
         colour = RED if event.actor == "broker" or event.answer not in GOOD else INK
+        if event.actor == "supervisor":
+            yield _arrow(lanes["supervisor"], y, x - 4, y, INK)
         yield f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>'
         answer = f": {event.answer}" if event.answer else ""
-        beside, anchor = (x - 12, "end") if event.actor == "broker" else (x + 12, "start")
-        yield _text(beside, y + 4, label + answer, colour=colour, anchor=anchor)
+        yield _text(x + 12, y + 4, label + answer, colour=colour)
 
 
 def _answer(event: Event, x: int, y: int) -> Iterator[str]:
@@ -183,9 +206,9 @@ def _line(x1: int, y1: int, x2: int, y2: int, colour: str, width: float = 1.5, d
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="{width}"{dashed}/>'
 
 
-def _arrow(x1: int, y1: int, x2: int, y2: int, dashes: str = "") -> str:
-    head = f'<path d="M {x2} {y2} l -9 -5 v 10 z" fill="{BLUE}"/>'
-    return _line(x1, y1, x2 - 6, y2, BLUE, dashes=dashes) + head
+def _arrow(x1: int, y1: int, x2: int, y2: int, colour: str = BLUE, dashes: str = "") -> str:
+    head = f'<path d="M {x2} {y2} l -9 -5 v 10 z" fill="{colour}"/>'
+    return _line(x1, y1, x2 - 6, y2, colour, dashes=dashes) + head
 
 
 def _circle(x: int, y: int) -> str:

@@ -153,8 +153,9 @@ class Player(BasePlayer[Driver]):
                 raise self._refuse(f"{event.actor} was not started")
             self._drivers[event.actor].kill()  # who has ended by himself will not be missed
             return ""
-        if event.action == "wake":
-            self._driver(event.actor).wake()
+        if event.action in ("freeze", "wake"):
+            driver = self._driver(event.actor)
+            driver.sleep() if event.action == "freeze" else driver.wake()
             return ""
         return self._drive(event)
 
