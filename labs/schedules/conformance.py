@@ -62,23 +62,26 @@ def conforms(drawn: Walk, bench: ReplayBench, spark: SparkSession, stage: Stage 
 
 def played(drawn: Walk, player: Player) -> list[str]:
     """Let a player carry a walk out, and return where what happens is not what the model says."""
-    stage = player.stage
     try:
         player.play(drawn.schedule)
+        found = _answered_otherwise(player, drawn.schedule)
+        found += left_otherwise(player, "after the walk", player.stage.visible(drawn.state), drawn.state.marker)
+        return found if drawn.state.refused else found + _finished_otherwise(player)
     except CannotPlay as error:
         return [str(error)]
+
+
+def _answered_otherwise(player: Player, schedule: Schedule) -> list[str]:
     # The client library does not tell a producer which epoch it has.
-    events = [e._replace(answer="ok") if e.answer.startswith("epoch ") else e for e in drawn.schedule.events]
-    found = differences(
-        drawn.schedule._replace(events=tuple(events)), Schedule("", tuple(map(_without_error, player.told)))
-    )
-    found += left_otherwise(player, "after the walk", stage.visible(drawn.state), drawn.state.marker)
-    if not drawn.state.refused:
-        ended, records = player.finish(), stage.batches * stage.rows
-        if ended != DONE:
-            found.append(f"the undisturbed end: the model says {DONE}, and the sink {ended}")
-        found += left_otherwise(player, "in the end", tuple(range(records)), (stage.batches - 1, records))
-    return found
+    said = [e._replace(answer="ok") if e.answer.startswith("epoch ") else e for e in schedule.events]
+    return differences(Schedule("", tuple(said)), Schedule("", tuple(map(_without_error, player.told))))
+
+
+def _finished_otherwise(player: Player) -> list[str]:
+    """Let a fresh driver go on undisturbed, and return where not everything is published in the end."""
+    ended, batches, records = player.finish(), player.stage.batches, len(player.records)
+    said = [] if ended == DONE else [f"the undisturbed end: the model says {DONE}, and the sink {ended}"]
+    return said + left_otherwise(player, "in the end", tuple(range(records)), (batches - 1, records))
 
 
 def left_otherwise(player: Player, when: str, rows: tuple[int, ...], marker: tuple[int, int] | None) -> list[str]:

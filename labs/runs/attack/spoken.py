@@ -75,7 +75,7 @@ class _Spoken:
             following = (event for event in self._events[first:] if event.action in NOUNS)
             until = self._taken(n + 1, first) or next(following, sent)  # a moment that has passed never comes
             return f"hold {self._noun(sent)} until {self._noun(until)}"
-        return f"repeat {self._noun(sent)}" + ("" if last == first + 1 else f" {self.moment(last)}")
+        return f"repeat {self._noun(sent)}" + ("" if last <= first + 1 else f" {self.moment(last)}")
 
     def _is_given_up(self, n: int) -> bool:
         """Tell whether the driver that acted last waits for an answer: then the supervisor starts the next one."""
