@@ -130,11 +130,10 @@ def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> Non
 
 def _lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of the schedule; ask for them at a terminal, until an empty one."""
-    from labs.commands.given_file import text_of
     from labs.runs.attack.language import language
 
     if file:
-        yield from text_of(file).splitlines()
+        yield from file.read_text("utf-8", "replace").splitlines()
     elif sys.stdin.isatty():
         print(language())
         number = 1

@@ -66,7 +66,7 @@ def played(drawn: Walk, player: Player) -> list[str]:
         player.play(drawn.schedule)
         found = _answered_otherwise(player, drawn.schedule)
         found += left_otherwise(player, "after the walk", player.stage.visible(drawn.state), drawn.state.marker)
-        return found if drawn.state.refused else found + _finished_otherwise(player)
+        return found if drawn.state.refused else found + _finished_otherwise(player, drawn.state)
     except CannotPlay as error:
         return [str(error)]
 
@@ -77,11 +77,13 @@ def _answered_otherwise(player: Player, schedule: Schedule) -> list[str]:
     return differences(Schedule("", tuple(said)), Schedule("", tuple(map(_without_error, player.told))))
 
 
-def _finished_otherwise(player: Player) -> list[str]:
-    """Let a fresh driver go on undisturbed, and return where not everything is published in the end."""
-    ended, batches, records = player.finish(), player.stage.batches, len(player.records)
+def _finished_otherwise(player: Player, state: State) -> list[str]:
+    """Let a fresh driver go on undisturbed, and return where that does not end as the model says."""
+    for _, following in player.stage.ending(state):
+        state = following
+    ended, rows = player.finish(), player.stage.visible(state)
     said = [] if ended == DONE else [f"the undisturbed end: the model says {DONE}, and the sink {ended}"]
-    return said + left_otherwise(player, "in the end", tuple(range(records)), (batches - 1, records))
+    return said + left_otherwise(player, "in the end", rows, state.marker)
 
 
 def left_otherwise(player: Player, when: str, rows: tuple[int, ...], marker: tuple[int, int] | None) -> list[str]:

@@ -80,15 +80,6 @@ def test_file_that_is_no_schedule_is_one_clear_line(capsys, tmp_path, text, why)
     assert why in capsys.readouterr().err
 
 
-def test_file_that_is_not_there_is_named(capsys, tmp_path):
-    for file, why in ((tmp_path / "none.json", "there is no file"), (tmp_path, "is a directory")):
-        assert main(["model", "--schedule", str(file)]) == 1
-        [line] = capsys.readouterr().err.strip().splitlines()
-        assert why in line
-        assert str(file) in line
-        assert "Errno" not in line
-
-
 def test_coverage_says_how_often_each_kind_of_step_was_taken(capsys):
     assert main([*ONE, "--coverage"]) == 0
     said = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[2:-1]]

@@ -41,7 +41,13 @@ def test_walks_are_drawn_by_seed_and_meet_everything():
     assert network >= {(action, request) for action in ("deliver", "deliver again", "lose") for request in held}
     assert {event.answer for event in drawn} >= {"fenced", "held", "as planned before", "another driver has"}
     assert {"crash", "wake", "start", "note"} <= {event.action for event in drawn}
-    assert any(walk(seed).state.noted == WALKED.batches - 1 for seed in range(1, 101))
+    ends = [walk(seed).state for seed in range(1, 101)]
+    assert {state.marker for state in ends} == {None, (0, 1), (1, 2), (2, 3)}
+    assert any(state.refused for state in ends)
+    for state in ends:  # the undisturbed end that each walk is taken to
+        for _, following in WALKED.ending(state) if not state.refused else ():
+            state = following
+        assert state.refused or (WALKED.visible(state), state.marker) == ((0, 1, 2), (2, 3))
 
 
 def test_walk_is_the_same_in_each_process():
