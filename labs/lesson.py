@@ -60,6 +60,8 @@ from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, Without
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
+from labs.schedules.pictures.batch import draw_batch
+from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 
@@ -112,6 +114,8 @@ __all__ = [
     "create_topic",
     "decide_and_finish",
     "draw",
+    "draw_batch",
+    "draw_pipeline",
     "dump_log",
     "end_offsets",
     "end_once",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from types import CodeType, FunctionType, ModuleType
 
-FIXTURES = {"broker", "spark"}
+FIXTURES = {"broker", "spark", "browser", "jupyterlab"}
 STARTERS = {
     *("Broker", "open_broker", "proxied_broker", "Postgres", "SparkCluster", "spark_session"),
     *("JobProcess", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),

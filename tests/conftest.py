@@ -20,6 +20,7 @@ from labs.evidence.auditor.expected import count_by_window
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay
 from tests.bench import needs_bench
+from tests.browser import _one_browser, browser, jupyterlab  # noqa: F401  fixtures
 
 # One window's worth of records; batches 3 to 12 emit a window of 8 results each.
 RECORDS_PER_BATCH = 80

@@ -35,8 +35,8 @@ WRONG_WAYS = {
 }
 BESIDE_THE_FACE = {
     "01_count_ips_at_least_once.ipynb: labs.pipeline.query": "it shows the source of the module `ip_count`",
-    "10_what_exactly_once_costs.ipynb: labs.benchmarks": "it measures with what `labs bench latency` measures with",
-    "10_what_exactly_once_costs.ipynb: labs.evidence.plots": "the plots of no other lesson",
+    "12_what_it_costs.ipynb: labs.benchmarks": "it measures with what `labs bench latency` measures with",
+    "12_what_it_costs.ipynb: labs.evidence.plots": "the plots of no other lesson",
 }
 SLEEPS: dict[str, str] = {}
 

@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _play(arguments: argparse.Namespace) -> int:
     from labs.commands.console import bench_progress, plain_console
+    from labs.equipment.text_file import check_writable
     from labs.runs.attack.attack import attack, solve
     from labs.runs.attack.orders import NoOrders, parse_orders
     from labs.runs.attack.possible import check_possible
@@ -73,6 +74,8 @@ def _play(arguments: argparse.Namespace) -> int:
         raise ValueError("--solve is not scored: leave --scores out")
     if arguments.scores and not arguments.scores.absolute().parent.is_dir():
         raise ValueError(f"{arguments.scores.parent} is no directory: the scores cannot be kept there")
+    if arguments.draw:
+        check_writable(arguments.draw)
     seed = random.randrange(DRAWN_FROM) if arguments.seed is None else arguments.seed
     sink = wrong_sink(seed)
     if arguments.scores:
@@ -130,10 +133,11 @@ def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> Non
 
 def _lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of the schedule; ask for them at a terminal, until an empty one."""
+    from labs.equipment.text_file import text_of
     from labs.runs.attack.language import language
 
     if file:
-        yield from file.read_text("utf-8", "replace").splitlines()
+        yield from text_of(file, errors="replace").splitlines()
     elif sys.stdin.isatty():
         print(language())
         number = 1

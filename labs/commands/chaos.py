@@ -12,7 +12,8 @@ EXAMPLES = """examples:
   python -m labs chaos --seed 11 --minutes 10 --nodes 3    a cluster of three brokers
   python -m labs chaos --executors 2 --faults driver-kill executor-kill
   python -m labs chaos --minutes 1 --least driver=20       as long as it takes to kill 20 drivers
-  python -m labs chaos --sink at-least-once                the control: it must be found invalid
+  python -m labs chaos --sink no-marker                    the control: it must be found invalid
+  python -m labs chaos --sink no-marker --faults driver-point --points after_commit
 
 The exit code is 0 only if the audit is valid. The seed decides what is struck and in which order; the exact
 moments depend on the machine, and are in the report.
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on until so many have been killed: driver=5 broker=3 executor=2",
     )
     parser.add_argument("--faults", nargs="+", metavar="FAULT", help=f"which (default: all that are possible). {what}")
+    parser.add_argument("--points", nargs="+", metavar="POINT", help="where driver-point strikes (default: anywhere)")
     parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="(default: %(default)s)")
     parser.add_argument("--nodes", type=int, default=1, help="brokers (default: %(default)s)")
     parser.add_argument("--executors", type=int, default=0, help="run Spark on N executor processes; 0: in the driver")
@@ -53,6 +55,7 @@ def victims(text: str) -> tuple[str, int]:
 def run(arguments: argparse.Namespace) -> int:
     from rich.live import Live
 
+    from exactly_once_kafka.points import FAULT_POINTS
     from labs.commands.console import plain_console
     from labs.evidence.plots.chaos_plot import plot_chaos
     from labs.evidence.plots.style import figure_of
@@ -69,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         sink=arguments.sink,
         rate=arguments.rate,
         least=dict(arguments.least),
+        points=tuple(arguments.points or FAULT_POINTS),
     )
     directory = arguments.output.resolve() / f"chaos-{plan.sink}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
     screen = Screen(plan)

@@ -6,9 +6,11 @@ Text from outside (names of logs, addresses, messages) is shown as it is: the co
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import (
@@ -26,14 +28,29 @@ EVERY_SECONDS = 5  # a line, if there is news
 EVERY_SHARE = 0.1
 NO_WIDTH = 1_000  # of a file or a pipe
 ROOM_FOR_BAR = 44  # columns that are not the description's
+_BLANKS = re.compile(r" +$", re.MULTILINE)
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """Return a console that prints text as it is, and folds none where there is no terminal to fit."""
+    """Return a console that prints text as it is, and neither folds nor pads it where there is no terminal to fit."""
     console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         console.width = NO_WIDTH
+        console.file = cast(IO[str], _NotPadded(console.file))
     return console
+
+
+class _NotPadded:
+    """A file without the blanks with which rich fills lines up to the width of a terminal."""
+
+    def __init__(self, file: IO[str]):
+        self._file = file
+
+    def write(self, text: str) -> int:
+        return self._file.write(_BLANKS.sub("", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 class Bars:

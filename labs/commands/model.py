@@ -125,10 +125,11 @@ def _keep(schedule: Schedule, arguments: argparse.Namespace) -> None:
 
 def _show_saved(arguments: argparse.Namespace) -> int:
     """Show, draw or replay a schedule from a file."""
+    from labs.equipment.text_file import text_of
     from labs.schedules.model.stages import MODELS
     from labs.schedules.schedule import Schedule, ScheduleError
 
-    schedule = Schedule.from_json(arguments.schedule.read_text())
+    schedule = Schedule.from_json(text_of(arguments.schedule))
     if schedule.stage not in MODELS:
         raise ScheduleError(f"there is no stage {schedule.stage!r}; there are: {'; '.join(MODELS)}")
     if arguments.stage not in (None, [schedule.stage]):

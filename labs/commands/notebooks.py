@@ -9,7 +9,7 @@ EXAMPLES = """examples:
   python -m labs notebooks
   python -m labs notebooks notebooks/03_*.ipynb
 """
-ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from labs.commands.console import bench_progress, plain_console
 
-    paths = arguments.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
+    paths = arguments.notebooks or [*sorted(NOTEBOOKS.glob("*.ipynb")), NOTEBOOKS / "exercises" / "attack_game.ipynb"]
     with bench_progress(plain_console(stderr=True)) as progress:
         for number, path in enumerate(paths):
             progress.show("notebooks", number, len(paths), path.name)

@@ -97,12 +97,14 @@ def _await(query: StreamingQuery) -> None:
 def _sink(arguments: argparse.Namespace, points):
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
     from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
+    from labs.runs.staircase import WithoutMarker
 
     if arguments.sink == "at-least-once":
         return AtLeastOnceKafkaSink(
             arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers, halves=True, points=points
         )
-    return ExactlyOnceKafkaSink(
+    kind = WithoutMarker if arguments.sink == "no-marker" else ExactlyOnceKafkaSink
+    return kind(
         arguments.name,
         arguments.sink_topic,
         bootstrap_servers=arguments.bootstrap_servers,

@@ -30,7 +30,7 @@ class Prediction:
         for note in notes.of(PREDICTED, question=question)[-1:]:
             self.said = note["said"]
             self._widget.choose(note["said"])
-            self._widget.say("Kept from before.")
+            self._widget.say(f"Kept from before: {self.said}.")
 
     def say(self, answer: Option) -> Prediction:
         """Answer without buttons: `predict(…).say(24)`. Raises ValueError."""
@@ -58,7 +58,7 @@ class Prediction:
     def _noted(self, answer: Option) -> None:
         self.said = answer
         self._notes.add(PREDICTED, lesson=self._lesson, question=self.question, said=answer)
-        self._widget.say("Noted. Now run on." if self._notes.kept else "Noted, until the kernel ends.")
+        self._widget.say(f"Noted: {answer}." if self._notes.kept else f"Noted until the kernel ends: {answer}.")
 
     def show(self) -> None:
         """Show the question."""

@@ -55,6 +55,8 @@ EXERCISE = Exercise(
         ),
     ),
     hints={
+        "unreadable": "Return a list of texts, each the name of a step exactly as in the task, such as "
+        '["plan", "rows", "note"]. Look for a missing return, and for capitals and underscores.',
         "wrong": "Which steps belong together? A transaction begins with an epoch and ends with a commit, and only "
         "what somebody writes can be read.",
         "doubled": "The second driver published what was there already. Which step could have told it so? And can "

@@ -72,7 +72,9 @@ def much_too_late() -> Round:
 def forgets(run: Run) -> str:
     """Complain about a state that holds more than what is not out yet."""
     rows = [event["rows"] for event in run.events if event["kind"] == "state"][-1:]
-    if rows and rows[0] > OPEN_ROWS:
+    if not rows:
+        return "the query ran no batch, so nobody has seen its state"
+    if rows[0] > OPEN_ROWS:
         return f"the state holds {rows[0]} rows; {OPEN_ROWS} are enough for what is not out yet"
     return ""
 

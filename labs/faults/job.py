@@ -24,7 +24,7 @@ from labs.equipment.spark_daemon import is_executor
 from labs.faults.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-SINKS = ("exactly-once", "at-least-once")  # what its option `sink` can be
+SINKS = ("exactly-once", "no-marker", "at-least-once")  # what its option `sink` can be
 
 
 class JobFailed(RuntimeError):

@@ -12,6 +12,7 @@ import threading
 from asyncio import StreamReader, StreamWriter
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from labs.faults.kafka_framing import Answer, RequestHeader
@@ -24,7 +25,10 @@ Watcher = Callable[[Sighting], object]
 
 
 class ProxyServer:
-    """A listener on 127.0.0.1 and its connections, in an event loop of a daemon thread."""
+    """A listener on 127.0.0.1 and its connections, in an event loop of a daemon thread.
+
+    Raises what keeps it from listening, such as OSError.
+    """
 
     def __init__(self, port: int):
         self._listener = socket.create_server(("127.0.0.1", port))
@@ -39,12 +43,14 @@ class ProxyServer:
         self._forwarding, self._whole, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._whole.set()
         self._loop: asyncio.AbstractEventLoop  # there once it listens
-        listening = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._listen(listening)), name=f"proxy-{self.port}", daemon=True
-        )
+        listening: Future[None] = Future()
+        self._thread = threading.Thread(target=self._serve, args=(listening,), name=f"proxy-{self.port}", daemon=True)
         self._thread.start()
-        listening.wait()
+        try:
+            listening.result()
+        except BaseException:
+            self._listener.close()
+            raise
 
     def forward_to(self, port: int) -> None:
         self.broker_port = port
@@ -116,10 +122,18 @@ class ProxyServer:
         while not self._whole.is_set():
             await self._whole.wait()
 
-    async def _listen(self, listening: threading.Event) -> None:
+    def _serve(self, listening: Future[None]) -> None:
+        try:
+            asyncio.run(self._listen(listening))
+        except Exception as error:
+            if listening.done():
+                raise
+            listening.set_exception(error)  # nobody shall wait for what will not come
+
+    async def _listen(self, listening: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
         server = await asyncio.start_server(self._accept, sock=self._listener, limit=BUFFER)
-        listening.set()
+        listening.set_result(None)
         await self._closing.wait()
         server.close()
         await self._cut()

@@ -34,7 +34,7 @@ from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
 from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 from labs.runs.chaos_audit import judge
-from labs.runs.chaos_report import ChaosReport, Sample, recoveries
+from labs.runs.chaos_report import ChaosReport, History, Sample, recoveries
 
 SPEED = 5  # seconds of event time per second: a window is complete every second
 SINK_PARTITIONS = 3
@@ -67,6 +67,7 @@ def run_chaos(
             job_options(plan, servers, directory),
             plan.transaction_timeout,
             directory / "drivers.log",
+            plan.points,
         )
         lanes = [
             driver,
@@ -102,13 +103,24 @@ def run_chaos(
             driver.stop()
             traffic.close()
         error = next((lane.error for lane in lanes if lane.error), None)
-        verdict = judge(servers, watcher, traffic, expected, plan.transaction_timeout + LOOK_FOR_TIMEOUTS, error)
+        verdict, *readings = judge(
+            servers, watcher, traffic, expected, plan.transaction_timeout + LOOK_FOR_TIMEOUTS, error
+        )
         kills = [strike.began for strike in journal.strikes if strike.kind in KILLS["driver"]]
         arrivals = [moment - journal.started for moment in watcher.arrivals]
     if verdict.valid:
         for evidence in ("kafka", "checkpoint"):
             shutil.rmtree(directory / evidence, ignore_errors=True)
-    return ChaosReport(plan, verdict, journal.strikes, samples, recoveries(kills, arrivals), traffic.records, directory)
+    return ChaosReport(
+        plan,
+        verdict,
+        journal.strikes,
+        samples,
+        recoveries(kills, arrivals),
+        traffic.records,
+        directory,
+        History(expected, *readings),
+    )
 
 
 def job_options(plan: ChaosPlan, servers: str, directory: Path) -> dict[str, object]:

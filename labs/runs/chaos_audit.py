@@ -28,13 +28,13 @@ def judge(
     expected: Mapping[Key, int],
     patience: float,
     error: Exception | None = None,
-) -> Audit:
+) -> tuple[Audit, Reading, Reading]:
     """Stop the watcher and audit the run; a transaction hangs if it is open after `patience` seconds.
 
-    `error` is why the run did not come to its end.
+    Also returns what was watched, and what a reader sees who comes now. `error` is why the run did not come to its end.
     """
     sentinels, watched, came_later = read_all(servers, watcher, patience)
-    return audit(
+    verdict = audit(
         expected,
         watched,
         second_reader=came_later,
@@ -43,6 +43,7 @@ def judge(
         indeterminate=traffic.indeterminate.total(),
         reader_error=f"the run did not come to its end: {error}" if error else None,
     )
+    return verdict, watched, came_later
 
 
 def read_all(
@@ -60,5 +61,9 @@ def read_all(
 
 
 def _stored(servers: str) -> Counter[tuple[int, str]]:
-    records = ((time_ms, ip) for _, _, time_ms, ip in read_source_records(servers, SOURCE_TOPIC))
-    return Counter(record for record in records if record[1] != CLOSING_IP)  # type: ignore[misc]
+    """Count the records of the source topic. What is malformed has neither time nor IP: no traffic of ours sent it."""
+    return Counter(
+        (time_ms, ip)
+        for _, _, time_ms, ip in read_source_records(servers, SOURCE_TOPIC)
+        if time_ms is not None and ip is not None and ip != CLOSING_IP
+    )

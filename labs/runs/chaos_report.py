@@ -6,12 +6,13 @@ import itertools
 import statistics
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labs.evidence.auditor.anomaly import Anomaly, Verdict
+from labs.evidence.auditor.observed import Key, Result
 from labs.evidence.auditor.verdict import Audit
 from labs.faults.chaos.journal import Strike
 from labs.faults.chaos.plan import KILLS, ChaosPlan
@@ -36,6 +37,15 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class History:
+    """What the audit judged: the results expected, what a reader watched all along, and what one saw who came last."""
+
+    expected: Mapping[Key, int] = field(default_factory=dict)
+    watched: Sequence[Result] = ()
+    at_the_end: Sequence[Result] = ()
+
+
+@dataclass(frozen=True)
 class ChaosReport:
     """The audit of a chaos run, what was done to it, and how it went. `recoveries` are in seconds."""
 
@@ -46,6 +56,7 @@ class ChaosReport:
     recoveries: Sequence[float]
     records: int
     directory: Path
+    history: History = field(default=History(), repr=False)
 
     @property
     def valid(self) -> bool:

@@ -95,7 +95,11 @@ def test_files_that_are_wrong_are_one_line(capsys, tmp_path):
     assert main(["attack", "--scores", str(damaged)]) == 2
     assert "class.jsonl, line 1 is no score" in error_of(capsys)
     assert main(["attack", "--seed", WEAK, "--schedule", str(tmp_path / "none.txt")]) == 2
-    assert "none.txt" in error_of(capsys)
+    assert error_of(capsys) == f"there is no file {tmp_path / 'none.txt'}"
+    assert main(["attack", "--seed", WEAK, "--scores", str(tmp_path)]) == 2
+    assert error_of(capsys) == f"{tmp_path} is a directory, and a file is needed"
+    assert main(["attack", "--seed", WEAK, "--draw", str(tmp_path / "none" / "it.svg")]) == 2
+    assert "there is no directory" in error_of(capsys)
 
 
 def test_seed_that_was_drawn_is_said(capsys, typed):

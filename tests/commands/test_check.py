@@ -55,6 +55,11 @@ def test_empty_file_has_exit_code_2(capsys, tmp_path):
     assert "nothing to judge" in capsys.readouterr().out
 
 
+def test_file_that_is_not_there_is_one_clear_line(capsys):
+    assert main(["check", "commit_order", "no_such_file.py"]) == 2
+    assert capsys.readouterr().err == "python -m labs check: there is no file no_such_file.py\n"
+
+
 @pytest.mark.parametrize("arguments", [["no_such_exercise", "x.py"], ["commit_order", "no_such_file.py"], []])
 def test_wrong_command_line_has_exit_code_2_and_says_why(capsys, arguments):
     assert main(["check", *arguments]) == 2

@@ -5,6 +5,8 @@ import io
 from rich.console import Console
 
 from labs.commands.console import Bars, Lines, bench_progress, plain_console
+from labs.exercises.checker.finding import Finding, Grade
+from labs.exercises.checker.report import Report
 
 
 def lines_of(*reports, now=lambda: 0.0) -> list[str]:
@@ -35,6 +37,16 @@ def test_lines_are_chosen_where_there_is_no_terminal(capsys):
     with bench_progress(plain_console(stderr=True)) as progress:
         progress.show("starting", 1, 2, "the [/broker]:bee:")
     assert capsys.readouterr() == ("", "the [/broker]:bee:: 1 of 2\n")
+
+
+def test_lines_are_not_padded_where_there_is_no_terminal(capsys):
+    finding = Finding(
+        scenario="no crash", action="", grade=Grade.FAILED, examples=["window 0"], timeline=[("1 s", "x")]
+    )
+    Report("commit_order", "mine.py", [finding], "a note").show(plain_console())
+    lines = capsys.readouterr().out.splitlines()
+    assert "  window 0" in lines
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_bars_fit_on_80_columns_and_show_their_numbers():

@@ -80,6 +80,17 @@ def test_file_that_is_no_schedule_is_one_clear_line(capsys, tmp_path, text, why)
     assert why in capsys.readouterr().err
 
 
+def test_file_that_cannot_be_read_is_one_clear_line(capsys, tmp_path):
+    for file, why in {
+        tmp_path / "none.json": f"there is no file {tmp_path}/none.json",
+        tmp_path: "is a directory",
+    }.items():
+        assert main(["model", "--schedule", str(file)]) == 1
+        said = capsys.readouterr().err
+        assert why in said
+        assert "Errno" not in said
+
+
 def test_coverage_says_how_often_each_kind_of_step_was_taken(capsys):
     assert main([*ONE, "--coverage"]) == 0
     said = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[2:-1]]

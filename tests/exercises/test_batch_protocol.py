@@ -129,10 +129,19 @@ def test_report_has_the_schedule_in_words_and_what_the_auditor_said_of_kafka(tmp
     assert kafka.hint == model.hint
 
 
-@pytest.mark.parametrize(("returned", "told"), [("None", "not None"), ("{'plan': 1}", "not {'plan': 1}")])
-def test_what_is_no_list_is_refused_by_the_check(returned, told, tmp_path):
+@pytest.mark.parametrize(
+    ("returned", "told", "symptom", "hint"),
+    [
+        ("None", "not None", "unreadable", "Return a list of texts"),
+        ("{'plan': 1}", "not {'plan': 1}", "unreadable", "Return a list of texts"),
+        ("['plan', 'Rows', 'note']", "no step 'Rows'", "unreadable", "exactly as in the task"),
+        ("['plan', 'note']", "'rows' is missing", "wrong", "Which steps belong together?"),
+    ],
+)
+def test_what_is_no_batch_is_refused_by_the_check_with_a_hint_that_fits(returned, told, symptom, hint, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(f"def batch():\n    return {returned}\n")
     problem = check("batch_protocol", mine).first_problem
-    assert (problem.symptom, problem.scenario) == ("wrong", "the steps")
+    assert (problem.symptom, problem.scenario) == (symptom, "the steps")
     assert told in problem.detail
+    assert hint in problem.hint

@@ -19,6 +19,7 @@ from labs.equipment.node import answers, require_free
 from labs.equipment.topics import create_topic
 from labs.faults.network_fault import exchange
 from labs.faults.proxy import Passage, Proxy, Request, proxied_broker
+from labs.faults.proxy_server import ProxyServer
 
 # A whole request: ApiVersions 0, correlation id 7, client id "raw".
 API_VERSIONS = b"\x00\x00\x00\x0d" + b"\x00\x12" + b"\x00\x00" + b"\x00\x00\x00\x07" + b"\x00\x03raw"
@@ -28,6 +29,19 @@ API_VERSIONS = b"\x00\x00\x00\x0d" + b"\x00\x12" + b"\x00\x00" + b"\x00\x00\x00\
 def bench() -> Iterator[tuple[Broker, Proxy]]:
     with proxied_broker() as (broker, proxy):
         yield broker, proxy
+
+
+@pytest.mark.timeout(30)
+def test_proxy_that_cannot_listen_says_why_and_frees_its_port(monkeypatch):
+    async def refuse(*_, **sockets: socket.socket):
+        ports.append(sockets["sock"].getsockname()[1])
+        raise OSError("too many open files")
+
+    ports: list[int] = []
+    monkeypatch.setattr("labs.faults.proxy_server.asyncio.start_server", refuse)
+    with pytest.raises(OSError, match="too many open files"):
+        ProxyServer(0)
+    socket.create_server(("127.0.0.1", *ports)).close()
 
 
 @pytest.fixture

@@ -71,12 +71,20 @@ def test_plot_has_a_row_for_each_kind_that_struck():
     assert ax.get_title(loc="left").startswith("valid: 2 faults")
 
 
+def test_plot_shows_what_was_sent_and_says_what_its_dotted_line_is():
+    _, records, visible = plot_chaos(report()).figure.axes
+    assert [text.get_text() for text in records.get_legend().get_texts()] == ["behind", "sent", "in complete batches"]
+    assert [text.get_text() for text in visible.texts] == ["the plan's 180 s are over"]
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"kinds": ("meteor",)}, "no fault is called 'meteor'"),
         ({"kinds": ("executor-kill",)}, "needs executors"),
         ({"minutes": 0}, "minutes is 0"),
+        ({"points": ("nowhere",)}, "no fault point is called 'nowhere'"),
+        ({"points": (), "kinds": ("driver-point",)}, "points is empty"),
         ({"sink": "kitchen"}, "no sink is called 'kitchen'"),
         ({"nodes": 0}, "nodes is 0"),
         ({"least": {"cat": 1}}, "none of the faults kills a 'cat'"),

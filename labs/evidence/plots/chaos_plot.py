@@ -1,16 +1,13 @@
-"""A chaos run as a timeline: what was struck when, the records counted and behind, the results visible."""
+"""A chaos run as a timeline: what was struck when, the records sent and counted, the results visible."""
 
 from __future__ import annotations
-
-import itertools
-from operator import attrgetter
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from labs.evidence.auditor.anomaly import Fate
-from labs.evidence.plots.style import COLOURS, REQUESTS, dress
+from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress
 from labs.runs.chaos_report import ChaosReport
 
 DARK = "#555555"
@@ -21,32 +18,40 @@ def plot_chaos(report: ChaosReport) -> Axes:
     """Plot the run and return the topmost axes; time runs from left to right in all of them."""
     kinds = [kind for kind in report.plan.kinds if report.faults[kind]]
     kinds += sorted({strike.kind for strike in report.strikes if not strike.injected})
-    heights = (max(1.2, 0.3 * len(kinds) + 0.4), 1.3, 1.3, 1.6)
+    heights = (max(1.2, 0.3 * len(kinds) + 0.4), 2.2, 1.6)
     figure, axes = plt.subplots(
-        4, 1, figsize=(11, sum(heights) + 1.8), height_ratios=heights, sharex=True, layout="constrained"
+        3, 1, figsize=(11, sum(heights) + 1.8), height_ratios=heights, sharex=True, layout="constrained"
     )
     plt.close(figure)  # a notebook would show it a second time, beside the one that is returned
-    top, throughput, lag, visible = axes
+    top, records, visible = axes
     _draw_strikes(top, report, kinds)
     samples = report.samples
     seconds = [sample.seconds for sample in samples]
-    for count, label, colour in ((attrgetter("sent"), "sent", DARK), (attrgetter("processed"), "counted", REQUESTS)):
-        rates = [
-            (count(now) - count(before)) / (now.seconds - before.seconds) for before, now in itertools.pairwise(samples)
-        ]
-        throughput.step(seconds[1:], rates, where="pre", color=colour, label=label, linewidth=1.2)
-    throughput.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
-    dress(throughput, "throughput: what was missed in an outage is made up for after it", "", "records/s")
-    lag.fill_between(seconds, [sample.lag for sample in samples], color=REQUESTS, alpha=0.6, linewidth=0)
-    dress(lag, "records behind: sent, and in no complete batch yet", "", "records")
+    sent, counted = [sample.sent for sample in samples], [sample.sent - sample.lag for sample in samples]
+    records.fill_between(seconds, counted, sent, step="post", color=NOTHING_KNOWN, linewidth=0, label="behind")
+    records.step(seconds, sent, where="post", color=DARK, linewidth=1.8, linestyle="dashed", label="sent")
+    records.step(seconds, counted, where="post", color=REQUESTS, linewidth=1.8, label="in complete batches")
+    records.legend(loc="upper left", frameon=False, fontsize=9, ncols=3)
+    dress(records, "records: what falls behind in an outage is made up for after it", "", "records")
     visible.step(seconds, [sample.visible for sample in samples], where="post", color=COLOURS[Fate.DELIVERED])
     dress(visible, "results that a read_committed reader has seen", "seconds since the chaos began", "results")
-    for ax in (throughput, lag, visible):
+    _name_the_end(visible, report)
+    for ax in (records, visible):
         ax.set_ylim(bottom=0)
         ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
         ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         ax.axvline(report.plan.minutes * 60, color=DARK, linestyle="dotted", linewidth=1)
     return top
+
+
+def _name_the_end(ax: Axes, report: ChaosReport) -> None:
+    """Say what the dotted line is: after it, only faults that the plan still owes may strike."""
+    end = 60 * report.plan.minutes
+    late = max([end, *(sample.seconds for sample in report.samples)]) < 1.3 * end  # no room to the right of it
+    text = f"the plan's {end:g} s are over" + (", only what it owes still strikes" if report.plan.least else "")
+    place = {"xytext": (-5, 4), "ha": "right"} if late else {"xytext": (5, 4), "ha": "left"}
+    between = ax.get_xaxis_transform()
+    ax.annotate(text, (end, 0), xycoords=between, textcoords="offset points", color=DARK, fontsize=9, **place)
 
 
 def _draw_strikes(ax: Axes, report: ChaosReport, kinds: list[str]) -> None:

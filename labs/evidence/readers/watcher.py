@@ -27,7 +27,7 @@ class Watcher:
         self._error: Exception | None = None
         self._servers, self._topic = bootstrap_servers, topic
         self._ends: set[int] = set()
-        self._stopping = threading.Event()
+        self._stopping, self._given_up = threading.Event(), threading.Event()
         self._next = dict.fromkeys(end_offsets(bootstrap_servers, topic), 0)  # partition -> the offset to read next
         self._consumer = Consumer(
             {
@@ -51,13 +51,16 @@ class Watcher:
         A transaction that hangs is waited for `patience` seconds. Raises TimeoutError, and ValueError for a record
         that is not a result.
         """
-        decided = wait_until_decided(self._servers, self._topic, patience)
-        self._ends.clear()
-        self._stopping.set()
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            raise TimeoutError(f"the watcher of {self._topic} did not reach its end within {timeout:g} s")
-        self._consumer.close()
+        try:
+            decided = wait_until_decided(self._servers, self._topic, patience)
+            self._ends.clear()
+            self._stopping.set()
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                raise TimeoutError(f"the watcher of {self._topic} did not reach its end within {timeout:g} s")
+        finally:
+            self._given_up.set()  # whatever happened, the thread ends, and closes its consumer
+            self._thread.join(10)
         if self._error:
             raise self._error
         return Reading(self._seen, decided)
@@ -67,10 +70,12 @@ class Watcher:
             self._read()
         except Exception as error:
             self._error = error
+        finally:
+            self._consumer.close()
 
     def _read(self) -> None:
         sought = 0.0
-        while not (self._stopping.is_set() and self._ends == self._next.keys()):
+        while not (self._given_up.is_set() or (self._stopping.is_set() and self._ends == self._next.keys())):
             for message in self._consumer.consume(1000, timeout=0.1):
                 (partition, offset), error = position(message), message.error()
                 if error is None:

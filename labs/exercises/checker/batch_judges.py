@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from labs.evidence.auditor.verdict import Audit
-from labs.exercises.checker.batch_steps import NoBatch, every_interleaving, stage_of, undisturbed
+from labs.exercises.checker.batch_steps import NoBatch, Unreadable, every_interleaving, stage_of, undisturbed
 from labs.exercises.checker.finding import DOUBLED, LOST, WRONG, Finding, Grade
 from labs.exercises.checker.rounds import EXAMPLES
 from labs.exercises.checker.scenario import Lab, Scenario
@@ -27,6 +27,7 @@ from labs.schedules.schedule import Schedule
 
 WALKS = (1, 17)  # seeds
 OLDER = "with an older checkpoint"
+UNREADABLE = "unreadable"
 
 
 def the_steps(lab: Lab, scenario: Scenario) -> Finding:
@@ -40,10 +41,11 @@ def the_steps(lab: Lab, scenario: Scenario) -> Finding:
     [answer] = [event for event in run.events if event["kind"] == "answer"]
     try:
         if answer["texts"] is None:
-            raise NoBatch(f"batch() returns a list of steps, and not {answer['what']}")
+            raise Unreadable(f"batch() returns a list of steps, and not {answer['what']}")
         lab.kept["stage"] = stage_of(answer["texts"])
     except NoBatch as error:
-        return finding(grade=Grade.FAILED, symptom=WRONG, detail=str(error))
+        symptom = UNREADABLE if isinstance(error, Unreadable) else WRONG
+        return finding(grade=Grade.FAILED, symptom=symptom, detail=str(error))
     return finding(grade=Grade.PASSED, detail=", ".join(answer["texts"]), timeline=[])
 
 

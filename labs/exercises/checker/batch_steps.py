@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from labs.schedules.diagram import Drawing, draw
+from labs.schedules.diagram import draw
 from labs.schedules.model.checker import Explored, explore, with_sight
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import OLD_CHECKPOINT
 from labs.schedules.model.state import State
 from labs.schedules.schedule import Event, Schedule, compact
+from labs.schedules.svg import Drawing
 
 STEPS = ("plan", "fence", "read marker", "rows", "marker", "commit", "note")
 NAME = "your batch"
@@ -20,13 +21,17 @@ class NoBatch(ValueError):
     """The steps are none of a batch; the message says which, and why."""
 
 
+class Unreadable(NoBatch):
+    """What was returned is no list of steps: the message says what it is."""
+
+
 def stage_of(steps: object) -> Stage:
     """Return the steps as a stage of the model. Raises NoBatch for what no driver could run, or what says nothing."""
     if not isinstance(steps, list | tuple):
-        raise NoBatch(f"batch() returns a list of steps, and not {steps!r}")
+        raise Unreadable(f"batch() returns a list of steps, and not {steps!r}")
     for step in steps:
         if step not in STEPS:
-            raise NoBatch(f"there is no step {step!r}; there are: {', '.join(STEPS)}")
+            raise Unreadable(f"there is no step {step!r}; there are: {', '.join(STEPS)}")
     for step in ("rows", "note"):
         if step not in steps:
             raise NoBatch(f"{step!r} is missing: every batch has it")

@@ -23,9 +23,9 @@ class Finding:
     """The judgement of one scenario.
 
     `symptom` is "lost", "doubled", "wrong" or "hidden" for wrong results, or how the code ended ("hung",
-    "crashed", "syntax error", …), or what the model names an anomaly ("torn", "out of order", "stuck"); it is empty
-    where nothing is the matter. `timeline` has (when, what) of the
-    runs, around what went wrong. `lost` and `doubled` are numbers of results, allowed or not.
+    "crashed", "syntax error", …), "unreadable" for an answer that says nothing, or what the model
+    names an anomaly ("torn", "out of order", "stuck"); it is empty where nothing is the matter. `timeline` has
+    (when, what) of the runs, around what went wrong. `lost` and `doubled` are numbers of results, allowed or not.
     """
 
     scenario: str

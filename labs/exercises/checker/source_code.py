@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs.equipment.text_file import text_of
+
 MARK = "# your solution"
 NOTEBOOKS = Path(__file__).resolve().parents[3] / "notebooks" / "exercises"
 SOLUTIONS = Path(__file__).resolve().parents[1] / "solutions"
@@ -83,9 +85,9 @@ def notebook_of(exercise: str) -> Path:
 
 def _from_file(path: Path, exercise: str) -> Source:
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NoSource(f"{path} cannot be read: {error}") from error
+        text = text_of(path)
+    except ValueError as error:
+        raise NoSource(str(error)) from error
     if path.suffix != ".ipynb":
         return Source(text, path.name)
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from exactly_once_kafka.batch import ADOPTED, Marker
 from exactly_once_kafka.marker import MarkerStore
@@ -104,12 +105,16 @@ def with_stream(function: Callable, tools: dict[str, Any], points: CrashPoints) 
         writer = ip_count.as_records(counts).writeStream.outputMode(mode).foreachBatch(sink)
         query = writer.option("checkpointLocation", tools["checkpoint"]).trigger(availableNow=True).start()
         _await_end(query, [])
-        progress = query.lastProgress
-        assert progress is not None
-        state = sum(operator.numRowsTotal for operator in progress.stateOperators)
-        points.journal.write("state", f"the state holds {state} rows", rows=state)
+        note_state(query.lastProgress, points)
 
     _until_done(attempt, tools, points)
+
+
+def note_state(progress: StreamingQueryProgress | None, points: CrashPoints) -> None:
+    """Note how many rows the state holds. A query that had nothing left to do ran no batch, and has no progress."""
+    if progress is not None:
+        state = sum(operator.numRowsTotal for operator in progress.stateOperators)
+        points.journal.write("state", f"the state holds {state} rows", rows=state)
 
 
 def _until_done(attempt: Attempt, tools: dict[str, Any], points: CrashPoints) -> None:

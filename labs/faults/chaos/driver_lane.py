@@ -33,7 +33,8 @@ TOO_MANY = 8  # drivers in a row that end by themselves before their first batch
 class DriverLane(Lane):
     """Runs the job (`options` as for JobProcess) until `stop`, and ends each of its lives in another way.
 
-    `timeout` is the transaction timeout in seconds. What the drivers print is appended to the file `log`.
+    `timeout` is the transaction timeout in seconds. What the drivers print is appended to the file `log`. A
+    driver-point is one of `points`.
     """
 
     lane_name = "driver"
@@ -46,9 +47,10 @@ class DriverLane(Lane):
         options: Mapping[str, Any],
         timeout: float,
         log: Path,
+        points: tuple[str, ...] = FAULT_POINTS,
     ):
         super().__init__(kinds, seed, journal)
-        self._options, self._timeout, self._log = options, timeout, log
+        self._options, self._timeout, self._log, self._points = options, timeout, log, points
         self._stopped = False
         self._failed_starts = 0
         self._killed: JobProcess | None = None
@@ -82,7 +84,7 @@ class DriverLane(Lane):
         return self.random.choice(kinds) if kinds and not self.is_calm else None
 
     def _draw_point(self) -> Fault:
-        return Fault(self.random.choice(FAULT_POINTS), self._next_batch() + self.random.randint(1, 4), "kill")
+        return Fault(self.random.choice(self._points), self._next_batch() + self.random.randint(1, 4), "kill")
 
     def _strike(self, kind: str | None, job: JobProcess, fault: Fault | None) -> JobProcess:
         """Let the driver work for a moment, then strike; return the driver that goes on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from exactly_once_kafka.points import FAULT_POINTS
 from labs.faults.chaos import broker_lane, driver_lane, network_lane
 from labs.faults.chaos.journal import Strike
 from labs.faults.job import SINKS
@@ -23,7 +24,8 @@ class ChaosPlan:
 
     With `least`, such as {"driver": 5, "broker": 3}, it goes on until so many of each have been killed; after
     `minutes`, only what is still to be killed is struck. Kafka has so many `nodes`. With `executors` the job runs on so
-    many processes beside the driver's. `transaction_timeout` is in seconds. Raises ValueError.
+    many processes beside the driver's. `transaction_timeout` is in seconds. A driver-point is one of `points`. Raises
+    ValueError.
     """
 
     seed: int = 7
@@ -35,6 +37,7 @@ class ChaosPlan:
     rate: float = 1_000.0
     transaction_timeout: float = 10.0
     least: Mapping[str, int] = field(default_factory=dict)
+    points: tuple[str, ...] = FAULT_POINTS
 
     def __post_init__(self):
         for kind in self.kinds:
@@ -45,6 +48,11 @@ class ChaosPlan:
         for victim in self.least:
             if not set(KILLS.get(victim, ())) & set(self.kinds):
                 raise ValueError(f"none of the faults kills a {victim!r}; one can be a {', a '.join(KILLS)}")
+        for point in self.points:
+            if point not in FAULT_POINTS:
+                raise ValueError(f"no fault point is called {point!r}; there are {', '.join(FAULT_POINTS)}")
+        if "driver-point" in self.kinds and not self.points:
+            raise ValueError("driver-point needs a point to strike at: points is empty")
         if self.sink not in SINKS:
             raise ValueError(f"no sink is called {self.sink!r}; there are {', '.join(SINKS)}")
         for name, value, least in (

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from labs.equipment.text_file import text_of
 from labs.runs.attack.spoken import in_orders
 from labs.schedules.model.checker import explore
 from labs.schedules.model.kafka import Stage
@@ -51,7 +52,7 @@ def read_scores(file: Path) -> list[Score]:
     """Return the games in a file, oldest first; none if there is no file yet. Raises ValueError, with the line."""
     if not file.exists():
         return []
-    return [_read(file, n, line) for n, line in enumerate(file.read_text("utf-8", "replace").splitlines(), 1)]
+    return [_read(file, n, line) for n, line in enumerate(text_of(file, errors="replace").splitlines(), 1)]
 
 
 def _read(file: Path, number: int, line: str) -> Score:

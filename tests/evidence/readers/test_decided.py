@@ -95,6 +95,17 @@ def test_transaction_that_hangs_makes_every_audit_invalid(broker, doubled):
     assert audit(EXPECTED, list(watched), second_reader=came_later).verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize("undecided", [dict, lambda: 1 / 0])
+def test_watcher_that_does_not_come_to_its_end_leaves_no_consumer_open(broker, doubled, monkeypatch, undecided):
+    monkeypatch.setattr("labs.evidence.readers.watcher.wait_until_decided", lambda *_: undecided())
+    watcher = Watcher(broker.bootstrap_servers, doubled[0])
+    with pytest.raises((TimeoutError, ZeroDivisionError)):
+        watcher.stop(timeout=0)
+    assert not watcher._thread.is_alive()
+    with pytest.raises(RuntimeError, match="closed"):
+        watcher._consumer.assignment()
+
+
 def test_empty_topic_is_decided_at_once(broker, topic):
     assert wait_until_decided(broker.bootstrap_servers, topic(partitions=2), patience=0) == {0: True, 1: True}
 

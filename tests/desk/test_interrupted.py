@@ -1,0 +1,95 @@
+"""A lesson that is interrupted in the middle leaves no process behind, and can be run again from its top."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+from labs.equipment.eventually import eventually
+
+OPEN = "from labs.lesson import *\nbench = open_bench(proxy=True)"
+COUNT = """
+import tempfile, threading
+create_topic(bench.servers, SOURCE_TOPIC, partitions=1)
+create_topic(bench.servers, "results", partitions=1)
+accesses = list(classroom(windows=2, clients=2))
+close_windows(replay(accesses, bench.servers).last_time_ms, bench.servers)
+sink = AtLeastOnceKafkaSink("results", bootstrap_servers=bench.servers)
+def slow(rows, batch_id):
+    print("batch", batch_id, flush=True)
+    sink(rows, batch_id)
+    if WAIT:
+        threading.Event().wait(300)
+start_query(count_ips(read_source(bench.spark, bench.servers)), slow, tempfile.mkdtemp()).awaitTermination()
+print(len(read_results(bench.servers, "results")), "results")
+"""
+
+
+@pytest.fixture
+def kernel():
+    manager, client = start_new_kernel(extra_arguments=["--IPKernelApp.matplotlib=inline"])
+    yield manager, client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def children(manager) -> list[psutil.Process]:
+    """Return what runs below the kernel, less what has ended and was not asked about."""
+    below = psutil.Process(manager.provisioner.process.pid).children(recursive=True)
+    return [process for process in below if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def run(client, code: str, until: str | None = None, timeout: float = 240) -> tuple[str, str]:
+    """Execute a cell and return (how it ended, what it printed); with `until`, return once that was printed."""
+    said, ended = [], "ok"
+    sent = client.execute(code)
+    while True:
+        message = client.get_iopub_msg(timeout=timeout)
+        kind, content = message["msg_type"], message["content"]
+        if message["parent_header"].get("msg_id") != sent and kind != "stream":
+            continue  # a stream may come from a thread, which belongs to no cell
+        if kind == "stream":
+            said.append(content["text"])
+            if until and until in "".join(said):
+                return "running", "".join(said)
+        elif kind == "error":
+            said.append(f"{content['ename']}: {content['evalue']}")
+            ended = "error"
+        elif kind == "status" and content["execution_state"] == "idle":
+            return ended, "".join(said)
+
+
+def is_idle(client) -> None:
+    assert run(client, "pass")[0] == "ok"
+
+
+@pytest.mark.timeout(400)
+def test_interrupted_anywhere_it_runs_again_from_its_top_and_ends_with_its_kernel(kernel):
+    manager, client = kernel
+    client.execute(OPEN)  # interrupted as soon as there is something that could be left
+    eventually(lambda: children(manager), timeout=120)
+    manager.interrupt_kernel()
+    is_idle(client)
+
+    assert run(client, OPEN)[0] == "ok"
+    running, _ = run(client, f"WAIT = True\n{COUNT}", until="batch 0")
+    assert running == "running"
+    manager.interrupt_kernel()
+    is_idle(client)
+
+    for cell in (OPEN, f"WAIT = False\n{COUNT}"):
+        ended, said = run(client, cell)
+        assert ended == "ok", said
+    assert said.splitlines()[-1] == "4 results", "a query of the run before wrote into the new one's topic"
+    left = [process for process in children(manager) if "kafka.Kafka" in " ".join(process.cmdline())]
+    assert len(left) == 1, "the brokers of the interrupted runs are still there"
+
+    everything = children(manager)
+    os.kill(manager.provisioner.process.pid, signal.SIGKILL)
+    gone, alive = psutil.wait_procs(everything, timeout=60)
+    assert not alive, [process.cmdline()[:4] for process in alive]
+    assert len(gone) >= 2

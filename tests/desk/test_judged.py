@@ -1,0 +1,64 @@
+"""A lesson's checks: the verdict is noted on the desk, and who is stuck is handed the reference solution."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.desk.judged import check, own_or_reference
+from labs.desk.notes import MANIFEST, notes_of
+from labs.exercises.checker.source_code import MARK, read_source
+
+SKELETON = f"""{MARK}
+def lose_nothing(consumer, handle):
+    while (message := consumer.poll()) is not None:
+        consumer.commit()
+        handle(message)
+
+
+def double_nothing(consumer, handle):
+    while (message := consumer.poll()) is not None:
+        consumer.commit()
+        handle(message)
+"""
+RIGHT = SKELETON.replace(
+    "        consumer.commit()\n        handle(message)", "        handle(message)\n        consumer.commit()", 1
+)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    (tmp_path / MANIFEST).write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.timeout(120)
+def test_a_skeleton_fails_and_the_reference_passes(broker, desk, capsys):
+    attempt = check("commit_order", [SKELETON], servers=broker.bootstrap_servers, fail_fast=True)
+    first = attempt.first_problem
+    assert attempt.summary.splitlines()[-1].startswith(f"{first.scenario}: failed (lost: ")
+    assert (
+        attempt.summary == check("commit_order", [SKELETON], servers=broker.bootstrap_servers, fail_fast=True).summary
+    )
+    final = own_or_reference(attempt, servers=broker.bootstrap_servers)
+    assert final.passed
+    assert "def lose_nothing" in capsys.readouterr().out
+    assert [note["verdict"] for note in notes_of().of("checked")] == ["failed", "failed"], "the reference is no attempt"
+
+
+@pytest.mark.timeout(120)
+def test_what_passed_stays_the_students(broker, desk, capsys):
+    attempt = check("commit_order", [RIGHT], servers=broker.bootstrap_servers)
+    assert attempt.passed, attempt
+    assert own_or_reference(attempt) is attempt
+    assert capsys.readouterr().out == "Yours is green.\n"
+    assert {line.rpartition(": ")[2] for line in attempt.summary.splitlines()} == {"passed"}
+    assert [note["verdict"] for note in notes_of().of("checked")] == ["passed"]
+
+
+def test_of_several_cells_those_count_that_define_what_the_exercise_asks_for():
+    other = f"{MARK}\ndef publish(rows, batch_id, kafka):\n    pass\n"
+    unfinished = f"{MARK}\ndef publish(rows, batch_id, kafka:\n"
+    assert read_source("commit_order", [SKELETON, other]).text == SKELETON
+    assert read_source("exactly_once_sink", [SKELETON, other, unfinished, SKELETON]).text == unfinished
+    assert read_source("two_phase", [SKELETON, other]).text == other, "then the last one, to be told what is missing"
