@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, STRIKES, SUPERVISOR, Event, Schedule, filled
+from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, STARTS, SUPERVISOR, Event, Schedule, filled
 from labs.schedules.svg import BLUE, FAINT, GREEN, INK, ORANGE, RED, Drawing, arrow, circle, cross, document, line, text
 
 LANE, LEFT, STEP, TOP = 190, 80, 30, 86  # pixels: between programs, to the first lane, between steps, above the first
@@ -95,15 +95,25 @@ def _life_lines(schedule: Schedule, lanes: dict[str, int], height: int) -> Itera
         late = any(event.action in SUPERVISOR and event.whose == name for event in schedule.events)
         changes = [(TOP - 16, not late and name != "network")]
         for n, event in enumerate(schedule.events):
-            if event.action in SUPERVISOR and event.whose == name:
-                changes.append((TOP + n * STEP, True))
-            elif event.actor == name and event.action in STRIKES:
-                changes.append((TOP + n * STEP, event.action == "wake"))
-            elif event.actor == name and event.answer not in GOOD and _is_fatal(event):
-                changes.append((TOP + n * STEP, False))
+            awake = _is_awake_after(event, name)
+            if awake is not None and awake != changes[-1][1]:
+                changes.append((TOP + n * STEP, awake))
         changes.append((height - 20, False))
         for (start, awake), (end, _) in itertools.pairwise(changes):
             yield line(x, start, x, end, INK if awake else FAINT, dashes="" if awake else "2 5")
+
+
+def _is_awake_after(event: Event, name: str) -> bool | None:
+    """Tell whether a program can act after an event; None where the event does not say."""
+    if not PROGRAM.fullmatch(name):
+        return None
+    if event.action in SUPERVISOR and event.whose == name:
+        return True
+    if event.action in STARTS:  # one at a time: the others sleep, or are gone
+        return False
+    if event.actor != name:
+        return None
+    return event.action not in ("crash", "freeze") and (event.answer in GOOD or not _is_fatal(event))
 
 
 def _is_fatal(event: Event) -> bool:
@@ -131,7 +141,7 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     elif event.action in REQUESTS:
         held = event.answer == HELD
         yield arrow(driver, y, middle - 6 if held else kafka, y)
-        yield text(driver + 10, y - 7, label + epoch, colour=BLUE)
+        yield text(driver + 10, y - 6, label + epoch, colour=BLUE)
         yield circle(middle, y) if held else ""
         yield from _answer(event, middle + 12 if held else kafka, y)
     elif event.action == "crash":

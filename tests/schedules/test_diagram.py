@@ -62,6 +62,15 @@ def test_supervisors_arrow_goes_from_its_lane_to_the_driver_that_it_starts(drawi
     assert at["driver 2"] - 12 <= int(arrow.get("x2")) <= at["driver 2"]
 
 
+def test_lane_is_dotted_while_its_driver_sleeps_and_once_it_is_gone():
+    start, wake = Event("supervisor", "start", 0, whose="driver 2"), Event("driver 1", "wake")
+    events = (Event("driver 1", "plan", 0, 1), start, wake, Event("driver 1", "row", 0, 0, 0, "fenced"))
+    drawn = ElementTree.fromstring(draw(Schedule("zombie", events)))
+    at = {text.text: text.get("x") for text in drawn.iter(f"{SVG}text")}["driver 1"]
+    lane = [line for line in drawn.iter(f"{SVG}line") if line.get("x1") == line.get("x2") == at]
+    assert ["dotted" if line.get("stroke-dasharray") else "solid" for line in lane] == ["solid", "dotted"] * 2
+
+
 def test_texts_of_one_step_do_not_run_into_each_other():
     long = "InvalidProducerIdMappingError"
     events = (Event("driver 1", "commit", 0, epoch=0, answer=long, sees=(0,)), *EVENTS)
