@@ -75,7 +75,7 @@ def test_rows_and_marker_on_the_broker_are_compared_with_the_models(kafka, spark
     drawn = next(each for each in map(walk, itertools.count(1)) if each.state.marker and not each.state.refused)
     other = drawn.state._replace(marker=(7, 8), log=(*drawn.state.log, (9, 7, "committed")))
     rows, (batch, end) = WALKED.visible(drawn.state), drawn.state.marker
-    assert conforms(drawn._replace(state=other), kafka, spark) == [
+    assert conforms(drawn._replace(state=other), kafka, spark)[:2] == [
         f"after the walk, rows: the model says {(*rows, 9)}, and Kafka has {rows}",
         f"after the walk, marker: the model says (7, 8), and Kafka has {(batch, end)}",
     ]
