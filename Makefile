@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 TESTS  ?= tests
 
-.PHONY: help setup demo check test tests soak lab lint types notebooks lock clean
+.PHONY: help setup demo check test tests soak lab site lint types notebooks lock clean
 
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/'
@@ -44,6 +44,9 @@ soak: $(READY)   ## what is long by nature, for a night: chaos under ten seeds, 
 lab: $(READY)    ## open your desk in JupyterLab: the lessons, to be worked on, in the folder my-lab
 	$(BIN)/python -m labs desk
 	$(BIN)/jupyter lab --ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/my-lab/00_start_here.ipynb
+
+site: $(READY)   ## build the course as static pages, in out/site
+	$(BIN)/python -m labs site
 
 lint: $(READY)   ## check style
 	$(BIN)/ruff check .

@@ -6,11 +6,9 @@ from labs.desk.bench import open_bench
 from labs.desk.judged import check, own_or_reference
 from labs.desk.prediction import predict
 from labs.desk.ticket import exit_ticket
-from labs.equipment.broker import Broker, open_broker
+from labs.equipment.broker import Broker
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
-from labs.equipment.jars import broker_jars
-from labs.equipment.java import find_java
 from labs.equipment.postgres import Postgres
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic, end_offsets
@@ -21,24 +19,29 @@ from labs.evidence.checkpoint.batch_table import batch_table
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.checkpoint.state import counts_in_flight
+from labs.evidence.plots.batch_plot import plot_batches
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.evidence.plots.checkpoint_plot import plot_checkpoint
-from labs.evidence.plots.count_plots import plot_audit, plot_count_report
+from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
+from labs.evidence.plots.count_plots import plot_audit
 from labs.evidence.plots.stage_plots import plot_staircase
 from labs.evidence.plots.transaction_plot import plot_transactions
+from labs.evidence.plots.two_ways_plot import plot_two_ways
+from labs.evidence.readers.consumer_groups import describe_group
+from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
-from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
+from labs.evidence.readers.transaction_tables import end_table, transaction_table
 from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
-from labs.exercises.checker.batch_steps import counterexample
+from labs.exercises.checker.batch_steps import counterexample, explore_batch
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.proxy import Proxy, Request, proxied_broker
+from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.access_log import parse_line, read_access_log
-from labs.pipeline.log.generate import Traffic, classroom, format_line
+from labs.pipeline.log.generate import classroom, format_line
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import close_windows, replay
 from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
@@ -56,12 +59,14 @@ from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
+from labs.runs.cost import measure_cost
 from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
 from labs.schedules.pictures.pipeline import draw_pipeline
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 
@@ -91,18 +96,16 @@ __all__ = [
     "Postgres",
     "PreparedTransaction",
     "PreparingProducer",
-    "Proxy",
+    "Recorder",
     "Request",
     "Result",
     "Stage",
     "Supervisor",
-    "Traffic",
     "WithoutMarker",
     "as_result",
     "attack",
     "audit",
     "batch_table",
-    "broker_jars",
     "check",
     "checks",
     "classroom",
@@ -113,6 +116,7 @@ __all__ = [
     "counts_in_flight",
     "create_topic",
     "decide_and_finish",
+    "describe_group",
     "draw",
     "draw_batch",
     "draw_pipeline",
@@ -123,25 +127,28 @@ __all__ = [
     "eventually",
     "exit_ticket",
     "explore",
-    "find_java",
+    "explore_batch",
     "finish",
     "format_line",
+    "in_batches",
     "last_stable_offset",
+    "measure_cost",
     "open_bench",
-    "open_broker",
     "own_or_reference",
     "parse_line",
     "parse_orders",
     "parse_records",
     "planned_results",
     "plot_audit",
+    "plot_batches",
+    "plot_by_batch_size",
     "plot_chaos",
     "plot_checkpoint",
-    "plot_count_report",
     "plot_staircase",
+    "plot_stall",
     "plot_transactions",
+    "plot_two_ways",
     "predict",
-    "producer_table",
     "proxied_broker",
     "read_access_log",
     "read_checkpoint",

@@ -33,11 +33,7 @@ WRONG_WAYS = {
     "labs.evidence.plots.chaos_plot knows labs.runs.chaos_report": "what it draws is a run's report",
     "labs.faults.job knows labs.__main__": "a job is `python -m labs run` in a process of its own",
 }
-BESIDE_THE_FACE = {
-    "01_count_ips_at_least_once.ipynb: labs.pipeline.query": "it shows the source of the module `ip_count`",
-    "12_what_it_costs.ipynb: labs.benchmarks": "it measures with what `labs bench latency` measures with",
-    "12_what_it_costs.ipynb: labs.evidence.plots": "the plots of no other lesson",
-}
+BESIDE_THE_FACE: dict[str, str] = {}
 SLEEPS: dict[str, str] = {}
 
 # Ratchets: what the worst cell has today. Lower them when a lesson becomes shorter; never raise them.

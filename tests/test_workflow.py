@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import glob
 import subprocess
@@ -13,8 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from labs.commands.check import add_arguments
+from labs.exercises.catalogue import EXERCISES
+
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / ".github" / "workflows" / "test.yml"
+FOR_CLASSES = ROOT / "docs" / "graders" / "autograding.yml"
 WORKFLOW = yaml.safe_load(FILE.read_text())
 TEST_FILES = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_*.py")}
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]  # those for which every wheel exists; tests/test_lock.py
@@ -85,11 +90,28 @@ def test_spoiled_copy_is_found(finding):
     assert finding in "\n".join(findings(spoiled))
 
 
-def test_workflow_has_the_known_shape(tmp_path):
+@pytest.mark.parametrize("file", [*sorted(FILE.parent.glob("*.yml")), FOR_CLASSES], ids=lambda file: file.stem)
+def test_workflow_has_the_known_shape(tmp_path, file):
     """The schema comes with the checker: nothing is fetched."""
     wrong = tmp_path / "wrong.yml"
-    wrong.write_text(FILE.read_text().replace("runs-on:", "run-on:"))
+    wrong.write_text(file.read_text().replace("runs-on:", "run-on:"))
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
-    ran = subprocess.run([*check, FILE], capture_output=True, text=True)
+    ran = subprocess.run([*check, file], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert subprocess.run([*check, wrong], capture_output=True).returncode == 1
+
+
+def test_workflow_for_classes_runs_what_there_is_and_may_do_no_more_than_read():
+    workflow = yaml.safe_load(FOR_CLASSES.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    [job] = workflow["jobs"].values()
+    assert "timeout-minutes" in job
+    ours = [step["uses"] for step in job["steps"] if "uses" in step]
+    assert set(ours) >= {step["uses"] for step in WORKFLOW["jobs"]["test"]["steps"] if "uses" in step}
+    [check] = [step for step in job["steps"] if "labs check" in step.get("run", "")]
+    words = check["run"].split()
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    arguments = parser.parse_args(words[words.index("check") + 1 :])
+    assert (arguments.exercise, arguments.github) == (check["name"], True)
+    assert arguments.exercise in EXERCISES

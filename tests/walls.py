@@ -31,6 +31,7 @@ RANK = {
     "desk": 7,
     "lesson": 8,
     "room": 8,
+    "site": 8,
     "commands": 9,
     "__main__": 10,
 }

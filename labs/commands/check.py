@@ -10,12 +10,21 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labs.exercises.checker.report import Report
+    from labs.exercises.checker.scenario import Exercise
 
 EXAMPLES = """examples:
   python -m labs check --list
-  python -m labs check commit_order                      the exercise's notebook on your desk, as it was saved
+  python -m labs check commit_order                      the exercise's notebook, as it was saved
   python -m labs check commit_order mine.py              a file (.py or .ipynb)
   python -m labs check commit_order mine.py --junit report.xml
+  python -m labs check commit_order mine.py --gradescope results.json --points 20
+  python -m labs check commit_order mine.py --github     in a workflow of GitHub Actions
+
+docs/teachers-guide.md has what graders need.
 """
 
 
@@ -24,16 +33,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", help="your solution (default: the exercise's notebook on your desk)")
     parser.add_argument("--list", action="store_true", help="list the exercises")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
-    parser.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML")
     parser.add_argument("--fail-fast", action="store_true", help="stop at the first scenario that does not pass")
+    graders = parser.add_argument_group("for graders")
+    graders.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML")
+    graders.add_argument("--gradescope", metavar="FILE", type=Path, help="write Gradescope's results.json")
+    graders.add_argument("--points", type=_points, metavar="N", help="the full score there (default: 1 a scenario)")
+    graders.add_argument(
+        "--visibility",
+        choices=("visible", "hidden", "after_due_date", "after_published"),
+        default="visible",
+        help="when students see the scenarios there (default: visible)",
+    )
+    graders.add_argument("--github", action="store_true", help="annotate a run of GitHub Actions, and sum it up")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.desk.desk import DESK, notebook_on
     from labs.desk.notes import CHECKED, notes_of
+    from labs.equipment.text_file import check_writable
     from labs.exercises.catalogue import EXERCISES
-    from labs.exercises.checker.check import UnknownExercise, check, find_exercise
+    from labs.exercises.checker.check import check, find_exercise
+    from labs.exercises.checker.report import Report
     from labs.exercises.checker.source_code import NoSource
 
     if arguments.list:
@@ -43,6 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.exercise:
         return _usage("name an exercise; `python -m labs check --list` shows them")
     file = arguments.file or notebook_on(DESK, arguments.exercise)
+    try:
+        exercise = find_exercise(arguments.exercise)
+        for written in filter(None, (arguments.junit, arguments.gradescope)):
+            check_writable(written)
+    except ValueError as error:  # UnknownExercise is one
+        return _usage(str(error))
     console = plain_console(stderr=True)
     try:
         with console.status("starting Kafka") as status:
@@ -52,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
                 fail_fast=arguments.fail_fast,
                 starting=lambda scenario: status.update(f"{scenario} …"),
             )
-    except (UnknownExercise, NoSource) as error:
+    except NoSource as error:  # a grader is to be told what was handed in, even where that is nothing
+        _for_graders(arguments, exercise, Report(arguments.exercise, str(arguments.file or ""), [], str(error)))
         return _usage(str(error))
     except Exception as error:  # whatever is wrong with the bench is not the student's fault: never exit code 1
         if os.environ.get("LABS_TRACEBACK"):
@@ -60,14 +88,47 @@ def run(arguments: argparse.Namespace) -> int:
         return _usage(f"could not judge: {type(error).__name__}: {error}")
     if file and Path(file).resolve().is_relative_to(DESK):
         notes_of(DESK).add(CHECKED, exercise=report.exercise, verdict=str(report.grade), source=report.source)
-    if arguments.junit:
-        arguments.junit.write_text(report.as_junit())
+    _show(report, arguments)
+    _for_graders(arguments, exercise, report)
+    return report.exit_code
+
+
+def _show(report: Report, arguments: argparse.Namespace) -> None:
+    from labs.commands.console import plain_console
+    from labs.exercises.checker.graders import without_commands
+
     if arguments.json:
         json.dump(report.as_dict(), sys.stdout, indent=2)
         print()
+    elif arguments.github:
+        print(without_commands(str(report)))
     else:
         report.show(plain_console())
-    return report.exit_code
+
+
+def _for_graders(arguments: argparse.Namespace, exercise: Exercise, report: Report) -> None:
+    """Write what was asked for; without a judgement too, but not where the bench is broken: that is no grade."""
+    from labs.exercises.checker.graders import as_gradescope, github_lines, write_summary
+
+    if arguments.junit:
+        arguments.junit.write_text(report.as_junit(), "utf-8")
+    if arguments.gradescope:
+        results = as_gradescope(report, exercise, arguments.points, arguments.visibility)
+        arguments.gradescope.write_text(json.dumps(results, indent=2), "utf-8")
+    if arguments.github:
+        print(*github_lines(report, exercise), sep="\n")
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+            write_summary(Path(summary), report, exercise)
+
+
+def _points(text: str) -> float:
+    try:
+        points = float(text)
+    except ValueError:
+        points = 0
+    if not 0 < points < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of points above 0")
+    return points
 
 
 def _usage(message: str) -> int:

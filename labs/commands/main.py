@@ -26,12 +26,14 @@ COMMANDS = {
     "cluster": "run a Spark cluster until Ctrl-C",
     "desk": "lay out the lessons to work on: a folder of your own",
     "progress": "show what you predicted, wrote and answered",
+    "slides": "make a page to project: one screen a lesson",
     "check": "judge your solution of an exercise",
     "doctor": "check that this machine can run the lab",
     "bench": "measure throughput and latency on this machine",
     "soak": "repeat for hours what the tests do once",
     "setup": "fetch and check the jars",
     "notebooks": "execute all lessons in place",
+    "site": "build the course as static pages",
 }
 
 

@@ -54,13 +54,17 @@ class Change:
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson. `minutes` are for a class that predicts and discusses; `screen` is the question to project."""
+    """One lesson. `minutes` are for a class that predicts and discusses.
+
+    `screen` is the question to project: in words of its own, the prediction with the number `on_screen`, from 1 on.
+    """
 
     number: str
     title: str
     minutes: int
     claim: str
     screen: str
+    on_screen: int = 1
     predictions: tuple[Question, ...] = ()
     ticket: tuple[Question, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -108,6 +112,8 @@ def _question(data: dict[str, Any]) -> Question:
 
 
 def _faults(lesson: Lesson) -> Iterator[str]:
+    if not 1 <= lesson.on_screen <= max(1, len(lesson.predictions)):
+        yield f"there is no prediction {lesson.on_screen} to be put on the screen, of {len(lesson.predictions)}"
     for each in (*lesson.predictions, *lesson.ticket):
         if each.options and each.answer not in each.options:
             yield f"the answer {each.answer!r} is none of the options of {each.question!r}"

@@ -7,6 +7,7 @@ The function returns the steps that a driver takes for each batch, in their orde
 
     "plan"         write into the checkpoint which records are in the batch
     "fence"        ask Kafka for an epoch of its own, which fences all older drivers and aborts what they left open
+    "fence once"   the same, but only at a driver's first batch; it keeps the epoch for all that follow
     "read marker"  read which batch is marked as published: this one: skip to "note"; the one before: go on; else refuse
     "rows"         send the records
     "marker"       send the marker of this batch
@@ -65,8 +66,8 @@ EXERCISE = Exercise(
         "not there. Which of your steps said so too early?",
         "lost/nobody disturbs": "Nobody disturbed, and records are missing: which step makes them visible, and does "
         "it come after they are sent?",
-        "torn": "Half a batch can be seen. What has to become visible in the same instant, and how many commits does "
-        "that take?",
+        "torn": "Half a batch can be seen. What has to become visible in the same instant, how many commits does that "
+        "take, and which transaction does a commit end that comes late?",
         "out of order": "A batch is visible, and the one before it is not. Who took the one before for done, and who "
         "had told so?",
         "stuck": "A fresh driver that nobody disturbs gets no further. Look at the last steps: what does it find that "

@@ -130,7 +130,9 @@ class ProxiedConnection:
                 done = f"delayed {fault.seconds:g} s"
             elif fault:
                 self._log(request, "response", frame, "dropped")
-                return await self._interrupt(fault, from_broker)
+                if fault.cut:
+                    return await self._interrupt(fault, from_broker)
+                return await self._lose_the_rest(fault, from_broker)
             self._log(request, "response", frame, done)
             await _send(frame, self._client)
 
@@ -148,6 +150,12 @@ class ProxiedConnection:
         fault.struck.set()
         while not fault.cut and await reader.read(BUFFER):
             pass
+
+    async def _lose_the_rest(self, fault: NetworkFault, from_broker: StreamReader) -> None:
+        """Be silent towards the client from now on, and say of each answer that it is lost."""
+        fault.struck.set()
+        async for frame in _frames(from_broker):
+            self._log(self._request_of(frame), "response", frame, "dropped")
 
     def _hang_up(self) -> None:
         for writer in self._writers():

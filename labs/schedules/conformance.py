@@ -65,7 +65,7 @@ def played(drawn: Walk, player: Player) -> list[str]:
     try:
         player.play(drawn.schedule)
         found = _answered_otherwise(player, drawn.schedule)
-        found += left_otherwise(player, "after the walk", player.stage.visible(drawn.state), drawn.state.marker)
+        found += left_otherwise(player, "after the walk", drawn.state)
         return found if drawn.state.refused else found + _finished_otherwise(player, drawn.state)
     except CannotPlay as error:
         return [str(error)]
@@ -81,14 +81,15 @@ def _finished_otherwise(player: Player, state: State) -> list[str]:
     """Let a fresh driver go on undisturbed, and return where that does not end as the model says."""
     for _, following in player.stage.ending(state):
         state = following
-    ended, rows = player.finish(), player.stage.visible(state)
+    ended = player.finish()
     said = [] if ended == DONE else [f"the undisturbed end: the model says {DONE}, and the sink {ended}"]
-    return said + left_otherwise(player, "in the end", rows, state.marker)
+    return said + left_otherwise(player, "in the end", state)
 
 
-def left_otherwise(player: Player, when: str, rows: tuple[int, ...], marker: tuple[int, int] | None) -> list[str]:
-    """Ask Kafka for the visible rows and the marker, and return where they are not those of the model."""
-    pairs = (("rows", rows, player.visible()), ("marker", marker, player.marker()))
+def left_otherwise(player: Player, when: str, state: State) -> list[str]:
+    """Ask Kafka for the visible rows and the marker, and return where they are not those of the model's state."""
+    marker = (state.marker.batch, state.marker.end) if state.marker else None
+    pairs = (("rows", player.stage.visible(state), player.visible()), ("marker", marker, player.marker()))
     return [
         f"{when}, {what}: the model says {said}, and Kafka has {found}" for what, said, found in pairs if said != found
     ]

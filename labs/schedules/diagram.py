@@ -41,6 +41,7 @@ LABELS = {
     "start": "starts at batch {batch}",
     "run again": "runs once more",
     "start at record": "starts at record {row}",
+    "start anew": "no checkpoint: starts at record {row}",
     "restore and start": "older checkpoint: starts at batch {batch}",
 }
 
@@ -123,6 +124,7 @@ def _is_fatal(event: Event) -> bool:
 def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     label = filled(LABELS.get(event.action, event.action), event)
     epoch = f" · epoch {event.epoch}" if event.epoch is not None and event.epoch >= 0 else ""
+    epoch += f" · number {event.sequence}" if event.sequence is not None else ""
     driver, kafka = lanes.get(_program(event), 0), lanes["Kafka"]
     middle = lanes.get("network", kafka)
     if event.actor == "network":

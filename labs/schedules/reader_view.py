@@ -36,6 +36,10 @@ class ReaderView:
             self._records.setdefault(place, (record, transaction))
             self._fates.setdefault(place, OPEN if transaction else COMMITTED)
 
+    def has(self, place: Place) -> bool:
+        """Tell whether a record was written there."""
+        return place in self._records
+
     def ended(self, transaction: Transaction, committed: bool) -> None:
         """End what this producer has open in this epoch."""
         self._end(COMMITTED if committed else ABORTED, lambda each: each == transaction)

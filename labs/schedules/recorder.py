@@ -15,7 +15,6 @@ are kept as long as the recorder is, which is meant for as many batches as one c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from exactly_once_kafka.points import BEFORE_CHECKPOINT, BEFORE_WRITE, Points, pass_by
@@ -26,24 +25,29 @@ from labs.schedules.wire import KINDS, Names
 
 
 class Recorder:
-    """Watches a proxy for as long as it is entered.
+    """Watches a proxy for as long as it is entered, or from its `start` on.
 
     Recorded are the records of `results_topic`, the markers of `marker_topic`, and the epochs, commits and aborts of
     all drivers. `driver_of` gives the driver's name for a message's `Passage`, None for what is nobody's; by default
     "driver 1" for the client id "driver 1 of …". `record_of` gives a record's number for its value, by default that
     of a replay's; `batch_of_marker` a batch's for a marker's value. A record's own batch is in its header `batch_id`.
+    With `sequences=True` the numbers of idempotent producers are recorded too, and which records Kafka knew already.
 
     What a read_committed reader sees is put together from Kafka's answers (`ReaderView` says how), unless `looked`
     is told.
     """
 
-    def __init__(self, proxy: Proxy, results_topic: str, marker_topic: str | None = None, **names: Callable[..., Any]):
+    def __init__(self, proxy: Proxy, results_topic: str, marker_topic: str | None = None, **names: Any):
         self._proxy, self._names = proxy, Names(results_topic, marker_topic, **names)
         self._entries: list[Entry] = []
 
-    def __enter__(self) -> Recorder:
+    def start(self) -> Recorder:
+        """Watch from now on, for as long as there is the proxy."""
         self._proxy.watch(self._see)
         return self
+
+    def __enter__(self) -> Recorder:
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         self._proxy.unwatch(self._see)
@@ -81,12 +85,12 @@ class Recorder:
 
         return tell_and_pass_on
 
-    def schedule(self, stage: str) -> Schedule:
-        """Return what has happened so far, as of the stage `stage`.
+    def schedule(self, stage: str, anomaly: str | None = None) -> Schedule:
+        """Return what has happened so far, as of the stage `stage`, with what somebody has judged of it.
 
         Raises ValueError for a driver's message that cannot be read, or a record whose number `record_of` cannot tell.
         """
-        return Schedule(stage, events_of(list(self._entries), self._names))
+        return Schedule(stage, events_of(list(self._entries), self._names), anomaly)
 
     def _see(self, sighting: Sighting) -> None:
         if sighting.request.kind in KINDS:

@@ -85,9 +85,10 @@ class _Recording:
                 self._change(place, answer=HELD)
         else:
             self._name_batch(call)
-            for batch, row in call.about:
+            for n, (batch, row) in enumerate(call.about):
                 call.places.append(len(self.events))
-                self.events.append(Event(call.driver, call.action, batch, row, call.epoch, HELD))
+                sequence = None if call.sequence is None else call.sequence + n
+                self.events.append(Event(call.driver, call.action, batch, row, call.epoch, HELD, sequence=sequence))
         if done == "dropped":
             self._carry(call, "lose", "")
         return call
@@ -114,15 +115,22 @@ class _Recording:
             return self._arrives(call, back, "lose the answer" if lost else "deliver")
         if back.answer in COME_AGAIN:
             self._again[call.key] = call
+        answer = self._in_words(call, back)
         self._note(call, back)
         for place in call.places:
-            self._change(place, answer=back.answer)
+            self._change(place, answer=answer)
         self._look(call.places[-1])
 
     def _arrives(self, call: Call, back: CameBack, action: str) -> None:
+        answer = self._in_words(call, back)
         self._note(call, back)
-        self._carry(call, action, back.answer)
+        self._carry(call, action, answer)
         self._look()
+
+    def _in_words(self, call: Call, back: CameBack) -> str:
+        """Return Kafka's answer; of numbered records, whether it had them already: it says the same offset again."""
+        known = call.sequence is not None and self._view.has(Place(call.partition, back.offset))
+        return "known already" if known and back.answer == "ok" else back.answer
 
     def _carry(self, call: Call, action: str, answer: str) -> None:
         for batch, row in call.about:

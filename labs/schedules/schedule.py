@@ -15,11 +15,11 @@ REQUESTS = ("fence", "read marker", "row", "marker", "commit", "abort")
 OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset")
 STRIKES = ("crash", "freeze", "wake")  # what befalls a program
 NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
-STARTS = ("start", "start at record", "restore and start")
+STARTS = ("start", "start at record", "restore and start", "start anew")
 SUPERVISOR = (*STARTS, "run again")
 BROKER = ("time out", "forget the marker")
 HELD = "held"
-PROGRAM = re.compile(r"(driver|consumer|task) \d+( again)?")  # an actor that runs, and may die
+PROGRAM = re.compile(r"(driver|producer|consumer|task) \d+( again)?")  # an actor that runs, and may die
 
 WORDS = {
     "plan": "plans batch {batch}, up to record {row}",
@@ -41,6 +41,7 @@ WORDS = {
     "start": "starts {whose} from the checkpoint, at batch {batch}",
     "start at record": "starts {whose}, at record {row}",
     "restore and start": "restores an older checkpoint and starts {whose} from it, at batch {batch}",
+    "start anew": "starts {whose} with an empty checkpoint, at record {row}",
     "run again": "runs {whose}",
     "time out": "aborts the transaction, which has been open for too long",
     "forget the marker": "forgets the marker, which has expired",
@@ -64,7 +65,7 @@ class Event(NamedTuple):
 
     `batch` and `row` count from 0. `request` and `whose` say what the network carries and for whom; `whose` is also
     whom the supervisor starts. `answer` is what came back. `sees` are the records that a read_committed reader sees
-    afterwards, where the step has changed that.
+    afterwards, where the step has changed that. `sequence` is the number that an idempotent producer gave to a record.
     """
 
     actor: str
@@ -76,23 +77,27 @@ class Event(NamedTuple):
     request: str = ""
     whose: str = ""
     sees: tuple[int, ...] | None = None
+    sequence: int | None = None
 
     def __str__(self) -> str:
-        fields = self._asdict()
         if self.actor == "network":
             verb = {"deliver": "delivers", "deliver again": "delivers once more", "lose": "loses"}.get(self.action)
             verb = verb or "delivers, and loses the answer to,"
-            what = f"{verb} {self.whose}'s {OF_A_REQUEST[self.request].format(**fields)}"
+            what = f"{verb} {self.whose}'s {filled(OF_A_REQUEST[self.request], self)}"
         else:
             what = filled(WORDS[self.action], self)
         epoch = f" (epoch {self.epoch})" if self.epoch is not None and self.epoch >= 0 else ""
-        return f"{self.actor} {what}{epoch}" + (f": {self.answer}" if self.answer else "")
+        sequence = f" (sequence number {self.sequence})" if self.sequence is not None and self.sequence >= 0 else ""
+        return f"{self.actor} {what}{epoch}{sequence}" + (f": {self.answer}" if self.answer else "")
 
 
 def filled(words: str, event: Event) -> str:
-    """Fill an event's fields into words about it. Who saw a batch planned need not know how far: that is left out."""
+    """Fill an event's fields into words about it. What it does not say is left out: how far a batch goes, or which."""
     if event.row is None:
         words = words.removesuffix(", up to record {row}")
+    if event.batch is None:
+        words = words.replace(" of batch {batch}", "")
+        words = {"commits batch {batch}": "commits", "aborts batch {batch}": "aborts"}.get(words, words)
     return words.format(**event._asdict())
 
 
@@ -131,9 +136,9 @@ def _event(n: int, fields: Any) -> Event:
     event = Event(**fields)
     if event.sees is not None:
         event = event._replace(sees=tuple(event.sees))
-    numbers = (event.batch, event.row, event.epoch)
+    numbers = (event.batch, event.row, event.epoch, event.sequence)
     if any(type(each) is not int for each in numbers if each is not None):
-        raise ScheduleError(f"step {n}: batch, row and epoch are whole numbers")
+        raise ScheduleError(f"step {n}: batch, row, epoch and sequence are whole numbers")
     actor = "program" if PROGRAM.fullmatch(str(event.actor)) else event.actor
     known = {"program": REQUESTS + OWN_STEPS + STRIKES, "network": NETWORK, "supervisor": SUPERVISOR, "broker": BROKER}
     if actor not in known:
@@ -148,7 +153,7 @@ def _event(n: int, fields: Any) -> Event:
 def check_order(events: Sequence[Event]) -> None:
     """Raise ScheduleError where a program acts before it is started, or a request arrives that was not held."""
     held = set()
-    started = {each.actor for each in events if re.fullmatch(r"(driver|consumer) 1|task \d+", each.actor)}
+    started = {each.actor for each in events if re.fullmatch(r"(driver|producer|consumer) 1|task \d+", each.actor)}
     for n, event in enumerate(events, 1):
         if event.action in SUPERVISOR:
             started.add(event.whose)

@@ -37,7 +37,8 @@ class Call:
     """A request of a driver's. `about` has batch and row of each event that it is.
 
     In the schedule, its events are at `places`, and those of the network that brings it at `arrivals`. `epoch` is the
-    one on the wire, None without transactions. `topic` and `partition` tell the answer apart.
+    one on the wire, None without transactions; `sequence` is the first record's, None where nobody asked for it.
+    `topic` and `partition` tell the answer apart.
     """
 
     driver: str
@@ -47,6 +48,7 @@ class Call:
     producer_id: int = -1
     topic: str = ""
     partition: int = -1
+    sequence: int | None = None
     places: list[int] = field(default_factory=list)
     arrivals: list[int] = field(default_factory=list)
 
@@ -74,6 +76,7 @@ class Names:
     record_of: Callable[[bytes], int] = record_of_a_replay
     batch_of_marker: Callable[[bytes], int] = batch_of_a_marker
     driver_of: Callable[[Passage], str | None] = driver_in_client_id
+    sequences: bool = False
 
     def calls(self, sighting: Sighting) -> list[Call]:
         """Return what a request asks for, as far as it concerns the schedule. Raises ValueError."""
@@ -113,7 +116,8 @@ class Names:
         else:
             return None
         epoch = batch.epoch if batch.transactional else None
-        return Call(driver, action, tuple(about), epoch, batch.producer_id, batch.topic, batch.partition)
+        sequence = batch.base_sequence if self.sequences and batch.base_sequence >= 0 else None
+        return Call(driver, action, tuple(about), epoch, batch.producer_id, batch.topic, batch.partition, sequence)
 
 
 def _batch_of(record: Record) -> int | None:

@@ -60,6 +60,25 @@ def test_file_that_is_not_there_is_one_clear_line(capsys):
     assert capsys.readouterr().err == "python -m labs check: there is no file no_such_file.py\n"
 
 
+def test_nothing_to_judge_is_told_to_every_grader(capsys, tmp_path, monkeypatch):
+    (file := tmp_path / "mine.py").touch()
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    junit, results = tmp_path / "report.xml", tmp_path / "results.json"
+    graders = ["--github", "--junit", str(junit), "--gradescope", str(results), "--points", "20"]
+    assert main(["check", "commit_order", str(file), *graders]) == 2
+    *_, points = capsys.readouterr().out.splitlines()
+    assert points == '::notice title=Autograding report::{"totalPoints":0,"maxPoints":8}'
+    assert "nothing to judge" in (tmp_path / "summary.md").read_text()
+    assert ElementTree.parse(junit).getroot().get("errors") == "1"
+    assert json.loads(results.read_text())["score"] == 0
+
+
+@pytest.mark.parametrize("option", ["--junit", "--gradescope"])
+def test_place_that_cannot_be_written_is_said_before_the_work(capsys, tmp_path, option):
+    assert main(["check", "commit_order", "no_such_file.py", option, str(tmp_path / "nowhere" / "it")]) == 2
+    assert f"there is no directory {tmp_path}/nowhere" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["no_such_exercise", "x.py"], ["commit_order", "no_such_file.py"], []])
 def test_wrong_command_line_has_exit_code_2_and_says_why(capsys, arguments):
     assert main(["check", *arguments]) == 2

@@ -11,7 +11,13 @@ from jupyter_client.manager import start_new_kernel
 
 from labs.equipment.eventually import eventually
 
-OPEN = "from labs.lesson import *\nbench = open_bench(proxy=True)"
+OPEN = """
+from labs.lesson import (
+    SOURCE_TOPIC, AtLeastOnceKafkaSink, classroom, close_windows, count_ips, create_topic, open_bench, read_results,
+    read_source, replay,
+)
+bench = open_bench(proxy=True)
+"""
 COUNT = """
 import tempfile, threading
 create_topic(bench.servers, SOURCE_TOPIC, partitions=1)
@@ -24,7 +30,8 @@ def slow(rows, batch_id):
     sink(rows, batch_id)
     if WAIT:
         threading.Event().wait(300)
-start_query(count_ips(read_source(bench.spark, bench.servers)), slow, tempfile.mkdtemp()).awaitTermination()
+query = count_ips(read_source(bench.spark, bench.servers)).writeStream.foreachBatch(slow)
+query.option("checkpointLocation", tempfile.mkdtemp()).trigger(availableNow=True).start().awaitTermination()
 print(len(read_results(bench.servers, "results")), "results")
 """
 

@@ -21,6 +21,7 @@ RIGHT = ["plan", "fence", "read marker", "rows", "marker", "commit", "note"]
 WRONG = Path(__file__).parent / "wrong"
 BROKEN_BY_INTERLEAVING = (
     "does_not_read_the_marker",
+    "fences_once",
     "has_no_marker",
     "marks_in_a_later_transaction",
     "marks_in_an_earlier_transaction",
@@ -63,6 +64,7 @@ def kafka():
         (without("commit"), "'fence' has no 'commit' after it"),
         (["plan", "rows", "marker", "note"], "'marker' has no 'commit' after it"),
         (["plan", "fence", "rows", "commit", "marker", "note"], "'marker' has no 'commit' after it"),
+        (["plan", "fence once", *RIGHT[1:]], "'fence' and 'fence once' are both there"),
         (without("marker"), "'read marker' finds nothing"),
         ([*RIGHT[:-1], "commit", "note"], "'commit' commits nothing"),
     ],

@@ -20,6 +20,8 @@ SKELETONS = {
     "two_phase": ("doubled", "decided or not"),
     "late_data": ("lost", "20 seconds late"),
     "batch_protocol": ("doubled", "every interleaving"),
+    "file_manifest": ("torn", "killed in the middle of a file"),
+    "sequence_numbers": ("doubled", "an answer is lost"),
 }
 each_exercise = pytest.mark.parametrize("name", EXERCISES)
 

@@ -14,6 +14,7 @@ from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.plan import spelled
 from labs.schedules.conformance import WALKED, Walk, conforms, walk
 from labs.schedules.model.checker import explore
+from labs.schedules.model.state import Marker
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.gated_sink import GatedSink
 from labs.schedules.schedule import Event, Schedule
@@ -42,12 +43,12 @@ def test_walks_are_drawn_by_seed_and_meet_everything():
     assert {event.answer for event in drawn} >= {"fenced", "held", "as planned before", "another driver has"}
     assert {"crash", "wake", "start", "note"} <= {event.action for event in drawn}
     ends = [walk(seed).state for seed in range(1, 101)]
-    assert {state.marker for state in ends} == {None, (0, 1), (1, 2), (2, 3)}
+    assert {state.marker for state in ends} == {None, Marker(0, 1), Marker(1, 2), Marker(2, 3)}
     assert any(state.refused for state in ends)
     for state in ends:  # the undisturbed end that each walk is taken to
         for _, following in WALKED.ending(state) if not state.refused else ():
             state = following
-        assert state.refused or (WALKED.visible(state), state.marker) == ((0, 1, 2), (2, 3))
+        assert state.refused or (WALKED.visible(state), state.marker) == ((0, 1, 2), Marker(2, 3))
 
 
 def test_walk_is_the_same_in_each_process():
@@ -73,8 +74,8 @@ def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypa
 
 def test_rows_and_marker_on_the_broker_are_compared_with_the_models(kafka, spark):
     drawn = next(each for each in map(walk, itertools.count(1)) if each.state.marker and not each.state.refused)
-    other = drawn.state._replace(marker=(7, 8), log=(*drawn.state.log, (9, 7, "committed")))
-    rows, (batch, end) = WALKED.visible(drawn.state), drawn.state.marker
+    other = drawn.state._replace(marker=Marker(7, 8), log=(*drawn.state.log, (9, 7, "committed")))
+    rows, (batch, end, _) = WALKED.visible(drawn.state), drawn.state.marker
     assert conforms(drawn._replace(state=other), kafka, spark)[:2] == [
         f"after the walk, rows: the model says {(*rows, 9)}, and Kafka has {rows}",
         f"after the walk, marker: the model says (7, 8), and Kafka has {(batch, end)}",

@@ -94,6 +94,15 @@ def test_abort_and_its_delivery_and_a_plan_that_nobody_has_read_are_drawn():
     assert {"plans batch 3", "abort · epoch 2", "abort of driver 1 · epoch 2 arrives"} <= texts
 
 
+def test_number_of_a_record_is_drawn_and_a_batch_that_nobody_named_is_not():
+    sent = Event("producer 1", "row", None, 2, answer="known already", sequence=5)
+    schedule = Schedule("recorded", (sent, Event("producer 1", "commit", answer="ok")))
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert str(schedule).splitlines()[2] == "  2. producer 1 commits: ok"
+    texts = {text.text for text in ElementTree.fromstring(draw(schedule)).iter(f"{SVG}text")}
+    assert {"producer 1", "record 2 · number 5", "known already"} <= texts
+
+
 def test_a_record_that_is_seen_twice_stands_out(drawing):
     colours = [box.get("fill") for box in drawing.iter(f"{SVG}rect")]
     assert colours.count("#E69F00") == 1

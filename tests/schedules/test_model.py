@@ -10,7 +10,7 @@ import pytest
 from labs.schedules.model.checker import Explored, explore
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import AS_BUILT, MODELS, SINK, TRANSACTION
-from labs.schedules.model.state import Driver, State
+from labs.schedules.model.state import Driver, Marker, State
 from labs.schedules.schedule import ScheduleError
 
 # (anomaly, steps of the shortest schedule); None: nothing, in any state within the bounds.
@@ -132,7 +132,9 @@ def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():
         (State(planned=(2, 4), log=((2, 1, "committed"), (3, 1, "committed"))), "out of order"),
         (State(planned=(2,), log=((0, 0, "committed"),)), "torn"),
         (
-            State(planned=(2,), log=((0, 0, "committed"), (1, 0, "committed")), marker=(0, 2), noted=0, hole=True),
+            State(
+                planned=(2,), log=((0, 0, "committed"), (1, 0, "committed")), marker=Marker(0, 2), noted=0, hole=True
+            ),
             "stuck",
         ),
         (State(planned=(2,), log=((0, 0, "open"), (1, 0, "open"))), None),

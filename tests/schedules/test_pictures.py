@@ -78,7 +78,7 @@ def test_what_comes_after_a_crash_does_not_happen(point):
     assert not any(later in words for later in FAULT_POINTS[FAULT_POINTS.index(point) + 1 :])
     assert "note, in the checkpoint" not in words
     pale = [box for box in ElementTree.fromstring(draw_batch(point)).iter(f"{SVG}rect") if box.get("stroke-dasharray")]
-    assert len(pale) == {"before_write": 6, "mid_transaction": 4, "before_commit": 2}.get(point, 1)
+    assert len(pale) == {"before_write": 5, "mid_transaction": 4, "before_commit": 2}.get(point, 1)
 
 
 def test_batch_without_a_transaction_has_no_marker():

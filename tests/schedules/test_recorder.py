@@ -194,6 +194,25 @@ def test_several_requests_under_way_stand_where_they_were_sent(lane):
     assert lane.events == [Event(D1, "row", 0, n, None, "ok", sees=tuple(range(n + 1))) for n in range(3)]
 
 
+def test_answers_lost_of_several_under_way_with_the_producers_numbers_and_what_kafka_knew(lane):
+    P1, settings = "producer 1", {"batch_num_messages": 1, "socket_timeout_ms": 1000, "socket_max_fails": 1}
+    lane.recorder = Recorder(lane.proxy, lane.topic, record_of=int, sequences=True)
+    with lane.recorder:
+        producer = lane.producer(P1, enable_idempotence=True, request_timeout_ms=1000, **settings)
+        lane.proxy.drop_next_response(Request.PRODUCE, client_id=f"{P1} of {lane.name}", cut=False)
+        for row in range(3):
+            producer.produce(lane.topic, str(row), partition=0)
+        assert producer.flush(PATIENCE) == 0
+    first = [event for event in lane.events if event.actor == P1][:3]
+    assert first == [Event(P1, "row", None, n, None, HELD, sequence=n) for n in range(3)]
+    lost = [event._replace(sees=None) for event in lane.events if event.actor == NET]
+    assert lost == [Event(NET, "lose the answer", None, n, None, "ok", "row", P1) for n in range(3)]
+    again = [event for event in lane.events if event.actor == P1][3:]
+    assert again == [Event(P1, "row", None, n, None, "known already", sequence=n) for n in range(3)]
+    assert str(again[2]) == "producer 1 sends record 2 (sequence number 2): known already"
+    assert lane.visible() == (0, 1, 2)
+
+
 def test_what_belongs_to_nobody_is_not_recorded(lane):
     other = create_topic(lane.servers, f"{lane.name}-other", partitions=1)
     producer = lane.producer()

@@ -49,9 +49,12 @@ def _name_the_end(ax: Axes, report: ChaosReport) -> None:
     end = 60 * report.plan.minutes
     late = max([end, *(sample.seconds for sample in report.samples)]) < 1.3 * end  # no room to the right of it
     text = f"the plan's {end:g} s are over" + (", only what it owes still strikes" if report.plan.least else "")
-    place = {"xytext": (-5, 4), "ha": "right"} if late else {"xytext": (5, 4), "ha": "left"}
+    place = {"xytext": (-5, 0), "ha": "right"} if late else {"xytext": (5, 0), "ha": "left"}
     between = ax.get_xaxis_transform()
-    ax.annotate(text, (end, 0), xycoords=between, textcoords="offset points", color=DARK, fontsize=9, **place)
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    ax.annotate(
+        text, (end, 0.85), xycoords=between, textcoords="offset points", color=DARK, fontsize=9, bbox=paper, **place
+    )
 
 
 def _draw_strikes(ax: Axes, report: ChaosReport, kinds: list[str]) -> None:

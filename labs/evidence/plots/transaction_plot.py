@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import pandas
@@ -25,14 +27,24 @@ LOOK: dict[str, dict[str, Any]] = {
     "abort marker": {"facecolor": DARK, "edgecolor": DARK},
 }
 LETTERS = {"commit marker": "C", "abort marker": "A"}
+TORN = {"facecolor": COLOURS[Fate.WRONG], "edgecolor": "black", "hatch": "...", "linewidth": 0.6}
 MOST_LETTERS = 60  # offsets; with more, a box is narrower than a letter
 HEIGHT = 0.7  # of a box, of 1 per producer
 
 
-def plot_transactions(log_entries: pandas.DataFrame, lso: int, ax: Axes | None = None, *, title: str = "") -> Axes:
+def plot_transactions(
+    log_entries: pandas.DataFrame,
+    lso: int,
+    ax: Axes | None = None,
+    *,
+    title: str = "",
+    torn: Collection[int] = (),
+    names: Mapping[int, str] = MappingProxyType({}),
+) -> Axes:
     """Plot a partition's log, as `dump_log` returns it, by offset, one line for each producer.
 
-    `lso` is the last stable offset. What lies behind it is shaded.
+    `lso` is the last stable offset. What lies behind it is shaded. `torn` are the offsets of records of which a reader
+    sees a part of their batch only, `names` what to write on records, by offset.
     """
     producers = list(dict.fromkeys(log_entries["producer id"]))
     ax = ax or new_axes(9, 1.9 + 0.5 * len(producers))
@@ -43,6 +55,11 @@ def plot_transactions(log_entries: pandas.DataFrame, lso: int, ax: Axes | None =
     letters = len(log_entries) <= MOST_LETTERS
     for lane, producer in enumerate(producers):
         _draw(ax, lane, log_entries[log_entries["producer id"] == producer], letters)
+    _draw_torn(ax, log_entries, producers, torn)
+    for offset, name in names.items() if letters else ():
+        lane = producers.index(log_entries.loc[offset, "producer id"])
+        paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # on the dots of what is torn
+        ax.text(offset, lane, name, ha="center", va="center", fontsize=9, bbox=paper if offset in torn else None)
     first, end = log_entries.index[0], log_entries.index[-1] + 1
     if lso < end:
         ax.axvspan(lso - 0.5, end - 0.5, color=NOTHING_KNOWN, alpha=0.6, zorder=0, linewidth=0)
@@ -54,7 +71,7 @@ def plot_transactions(log_entries: pandas.DataFrame, lso: int, ax: Axes | None =
     ax.xaxis.set_major_locator(MaxNLocator(int(_inches(ax) * 3), integer=True, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.tick_params(axis="y", length=0)
-    _add_legend(ax, log_entries)
+    _add_legend(ax, log_entries, torn)
     return ax
 
 
@@ -72,6 +89,12 @@ def _draw(ax: Axes, lane: int, entries: pandas.DataFrame, letters: bool) -> None
                 ax.text(offset, lane, LETTERS[status], color="white", ha="center", va="center", fontsize=9)
 
 
+def _draw_torn(ax: Axes, entries: pandas.DataFrame, producers: list[int], torn: Collection[int]) -> None:
+    for offset in torn:
+        lane = producers.index(entries.loc[offset, "producer id"])
+        ax.add_patch(Rectangle((offset - 0.42, lane - HEIGHT / 2), 0.84, HEIGHT, **TORN))
+
+
 def _name_lines(ax: Axes, lso: int, first: int, end: int) -> None:
     if lso == end:
         _beside(ax, end, "left", f"last stable offset = log end = {end:,}")
@@ -86,13 +109,16 @@ def _beside(ax: Axes, offset: int, side: str, text: str) -> None:
     ax.annotate(text, (offset - 0.5, -0.6), (points, 0), textcoords="offset points", ha=align, va="bottom", fontsize=9)
 
 
-def _add_legend(ax: Axes, log_entries: pandas.DataFrame) -> None:
+def _add_legend(ax: Axes, log_entries: pandas.DataFrame, torn: Collection[int]) -> None:
     counts = Counter(log_entries["status"])
+    counts["committed"] -= len(torn)
     handles = [
         Patch(**look, label=f"{LETTERS[status] + ': ' if status in LETTERS else ''}{status} {counts[status]:,}")
         for status, look in LOOK.items()
         if counts[status]
     ]
+    if torn:
+        handles.insert(1, Patch(**TORN, label=f"committed, half a batch {len(torn):,}"))
     columns = int(_inches(ax) / 1.35)  # inches for the longest
     style: dict[str, Any] = {"frameon": False, "fontsize": 9, "handlelength": 1, "columnspacing": 1.2}
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=4, ncols=columns, **style)

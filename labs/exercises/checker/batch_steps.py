@@ -13,7 +13,8 @@ from labs.schedules.model.state import State
 from labs.schedules.schedule import Event, Schedule, compact
 from labs.schedules.svg import Drawing
 
-STEPS = ("plan", "fence", "read marker", "rows", "marker", "commit", "note")
+STEPS = ("plan", "fence", "fence once", "read marker", "rows", "marker", "commit", "note")
+FENCES = ("fence", "fence once")
 NAME = "your batch"
 
 
@@ -42,20 +43,24 @@ def stage_of(steps: object) -> Stage:
         raise NoBatch(
             f"'plan' comes first, and here it is {steps[0]!r}: without a plan nobody knows what is in the batch"
         )
+    if set(FENCES) <= set(steps):
+        raise NoBatch("'fence' and 'fence once' are both there: an epoch is for one batch, or for all of a driver's")
     _check_transactions(steps)
-    return Stage(NAME, tuple(steps))
+    once = "fence once" in steps
+    return Stage(NAME, tuple("fence" if step in FENCES else step for step in steps), keeps_epoch=once)
 
 
 def _check_transactions(steps: Sequence[str]) -> None:
     to_commit = False
     for n, step in enumerate(steps):
-        if step in ("fence", "marker") and "commit" not in steps[n:]:
+        fenced = not set(FENCES).isdisjoint(steps[:n])
+        if step in (*FENCES, "marker") and "commit" not in steps[n:]:
             raise NoBatch(f"{step!r} has no 'commit' after it: it is part of a transaction")
-        if step in ("rows", "marker") and "commit" in steps and "fence" not in steps[:n]:
+        if step in ("rows", "marker") and "commit" in steps and not fenced:
             raise NoBatch(f"{step!r} has no 'fence' before it: in a transaction it needs an epoch")
         if step == "read marker" and "marker" not in steps:
             raise NoBatch("'read marker' finds nothing: there is no 'marker' among the steps")
-        if step == "commit" and "fence" not in steps[:n]:
+        if step == "commit" and not fenced:
             raise NoBatch("'commit' has no 'fence' before it: a transaction needs an epoch")
         if step == "commit" and not to_commit:
             raise NoBatch("'commit' commits nothing: there are neither 'rows' nor 'marker' before it")
@@ -90,7 +95,13 @@ def counterexample(steps: Sequence[str]) -> Drawing:
 
     Raises NoBatch if they are none of a batch.
     """
-    _, found = every_interleaving(stage_of(steps))
+    found = explore_batch(steps)
     if found.anomaly:
         return draw(found.schedule)
     return draw(Schedule(f"{NAME}, {found.states:,} states", ()))
+
+
+def explore_batch(steps: Sequence[str]) -> Explored:
+    """Return what the model finds for a batch of these steps. Raises NoBatch if they are none."""
+    _, found = every_interleaving(stage_of(steps))
+    return found

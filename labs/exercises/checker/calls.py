@@ -6,10 +6,13 @@ Each of these is the `entry` of an exercise: (function, tools, points) -> None. 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from labs.exercises.checker.clients import ExerciseConsumer, ExerciseDatabase, exercise_producer, handler
 from labs.exercises.checker.crash_points import CrashPoints
+from labs.exercises.checker.files import ExerciseFiles
 from labs.exercises.checker.student_module import require_parameters
 
 
@@ -28,6 +31,19 @@ def with_producer(function: Callable, tools: dict[str, Any], points: CrashPoints
     """Call function(consumer, producer, topic)."""
     producer = exercise_producer(points, tools["servers"], tools["transactional_id"])
     _call(function, points, "consumer, producer, topic", _consumer(tools, points), producer, tools["target"])
+
+
+def with_files(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(lines, batch_id, files) for each batch that is not noted as done, and note it, as Spark would."""
+    notes, files = Path(tools["notes"]), ExerciseFiles(points, tools["directory"])
+    require_parameters(function, ([], 0, files), "lines, batch_id, files")
+    points.journal.write("phase", "call")
+    done = len(notes.read_text()) if notes.exists() else 0
+    for batch_id, lines in list(enumerate(tools["batches"]))[done:]:
+        call = partial(function, list(lines), batch_id, files)
+        points.call("publish", call, f"publish({len(lines)} lines, {batch_id}, files)", lambda _: "")
+        with notes.open("a") as noted:
+            noted.write(".")
 
 
 def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
@@ -52,6 +68,17 @@ def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints
         names = ", ".join(map(_name, decision.transactions))
         points.journal.write("call", f"decision {decision.number}, {'commit' if decision.commit else 'abort'}: {names}")
     _call(function, points, "prepared, decisions, finish", prepared, decisions, finish)
+
+
+def with_log(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(log, record) for each record that arrives."""
+    from labs.exercises.checker.partition_file import Arrival, Record, serve
+
+    require_parameters(function, (None, None), "log, record")
+    points.journal.write("phase", "call")
+    records = [Record(*each) for each in tools["records"]]
+    script = [Arrival(*each) for each in tools["script"]]
+    serve(function, records, script, Path(tools["directory"]), points)
 
 
 def with_nothing(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:

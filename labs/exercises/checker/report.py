@@ -100,8 +100,8 @@ class Report:
             kinds = {Grade.FAILED: "failure", Grade.UNKNOWN: "error", Grade.NOT_RUN: "skipped"}
             if kind := kinds.get(finding.grade):
                 ElementTree.SubElement(
-                    case, kind, message=_printable(f"{finding.symptom}: {finding.detail}")
-                ).text = _printable("\n".join([*finding.examples, *map(" ".join, finding.timeline), finding.hint]))
+                    case, kind, message=printable(f"{finding.symptom}: {finding.detail}")
+                ).text = particulars(finding)
         ElementTree.indent(suite)
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
@@ -171,8 +171,13 @@ def _heading(finding: Finding) -> str:
     return f"{where}: {symptom}{finding.detail}"
 
 
-def _printable(text: str) -> str:
-    """Drop what XML cannot contain: a student's output may hold anything."""
+def particulars(finding: Finding) -> str:
+    """Return what is known of a scenario beside its symptom, as lines of plain text."""
+    return printable("\n".join(filter(None, [*finding.examples, *map(" ".join, finding.timeline), finding.hint])))
+
+
+def printable(text: str) -> str:
+    """Drop what XML cannot contain, nor anything that is to be read: a student's output may hold anything."""
     return "".join(
         c for c in text if c in "\n\t" or (ord(c) >= 32 and not 0xD800 <= ord(c) < 0xE000 and ord(c) < 0xFFFE)
     )

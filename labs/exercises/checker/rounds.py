@@ -160,5 +160,5 @@ def _wrong(trial: Trial) -> bool:
 
 
 def _numbers(verdict: Audit, history: History) -> str:
-    kills = f"{history.kills} crashes; " if history.kills else ""
+    kills = f"{history.kills} crash{'es' if history.kills > 1 else ''}; " if history.kills else ""
     return f"{kills}{verdict.delivered} of {verdict.expected} results are there with the right count"

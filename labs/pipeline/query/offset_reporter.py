@@ -29,6 +29,7 @@ from pyspark.sql.streaming.listener import (
     SourceProgress,
 )
 
+from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,10 @@ class OffsetReporter(StreamingQueryListener):
         self.group, self.reports, self.failures = group, 0, 0
         self._bootstrap_servers, self._query_name, self._tell = bootstrap_servers, query_name, tell
         self._failing = False
+
+    def wait_for(self, reports: int, timeout: float = 60) -> None:
+        """Wait until so many reports were made: one comes a moment after its batch. Raises TimeoutError."""
+        eventually(lambda: self.reports >= reports, timeout)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         # Spark posts this once the batch is in its commit log: the batch is complete, whatever happens next.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.schedules.model.state import Request, State
+from labs.schedules.model.state import Marker, Request, State
 
 FENCED = "fenced"
 Answer = int | str | None  # a new epoch, an error, or nothing in particular
@@ -29,7 +29,8 @@ def carried_out(
         status = "open" if transactional else "committed"
         return state._replace(log=(*state.log, (request.row, request.batch, status))), None
     if request.what == "marker":
-        return state._replace(pending=(request.batch, request.end)), None
+        marker = Marker(request.batch, request.end, request.query)
+        return state._replace(pending=marker) if transactional else state._replace(marker=marker), None
     assert request.what == "commit", request
     state = end(state, "committed")
     return (state._replace(epoch=state.epoch + 1), state.epoch + 1) if epoch_by_commit else (state, None)

@@ -29,7 +29,7 @@ def acts(stage: Stage, state: State, n: int, driver: Driver) -> tuple[Event, Sta
         return Event(actor, "note", batch), with_driver(noted, n, _next_step(stage, driver))
     what, row = ("row", begin(state, batch) + driver.row) if step == "rows" else (REQUEST.get(step, step), None)
     number = batch * 100 + driver.step * 10 + driver.row
-    request = Request(n, what, batch, row, driver.epoch, number, state.planned[batch])
+    request = Request(n, what, batch, row, driver.epoch, number, state.planned[batch], state.query)
     sent = state._replace(net=state.net | {request})
     event = Event(actor, what, batch, row, None if what in ("fence", "read marker") else driver.epoch)
     if step == "fence ahead":
@@ -88,11 +88,13 @@ def hears(stage: Stage, state: State, n: int, driver: Driver, request: Request, 
 def _decides(stage: Stage, state: State, n: int, following: Driver) -> State:
     """Publish, skip what is published, or refuse what does not fit."""
     batch, end = following.batch, state.planned[following.batch]
-    done, its_end = state.marker or (NEVER, 0)
-    if done == batch and (its_end == end or not stage.marker_says_plan):
+    marker = state.marker
+    ours = marker is not None and marker.query == state.query
+    if marker and ours and marker.batch == batch and (marker.end == end or not stage.marker_says_plan):
         skipped = following._replace(step=stage.program.index("note"), computed=stage.drains)
         return with_driver(state, n, skipped)
-    if done == batch - 1 and (state.marker or state.witness in (None, state.topic)):
+    follows = ours and marker.batch == batch - 1 if marker else batch == state.first
+    if follows and (marker or state.witness in (None, state.topic)):
         if stage.has_witness and not state.marker:
             state = state._replace(witness=state.topic)
         return with_driver(state, n, following)

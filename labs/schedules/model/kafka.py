@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from labs.schedules.model.broker import carried_out, is_open, timed_out
 from labs.schedules.model.driver import acts, at_its_step, hears
@@ -31,6 +32,7 @@ class Stage:
     `program` is made of plan, note, rows and the requests; of `look`, a reading of the marker by a driver that has no
     epoch yet; and of `fence ahead`, which asks for the next batch's epoch and does not wait for it. `keeps_epoch`: it
     is asked for once, not for each batch; `epoch_by_commit`: Kafka gives a new one with each commit (KIP-890).
+    `keeps_checkpoint`: who starts next finds it; otherwise it `restarts_from` the earliest record or behind the latest.
     `marker_says_plan`, not its number alone; `has_witness`: the checkpoint says in which topic the marker was to be.
     """
 
@@ -39,6 +41,8 @@ class Stage:
     idempotent: bool = True
     keeps_epoch: bool = False
     epoch_by_commit: bool = False
+    keeps_checkpoint: bool = True
+    restarts_from: Literal["earliest", "latest"] = "earliest"
     marker_says_plan: bool = True
     has_witness: bool = False
     drains: bool = True
@@ -97,15 +101,25 @@ class Stage:
         if len(state.drivers) == self.drivers or state.refused:
             return
         batch, name = state.noted + 1, f"driver {len(state.drivers) + 1}"
-        started = state._replace(drivers=(*state.drivers, Driver(batch)))
-        yield Event("supervisor", "start", batch, whose=name), started
+        if self.keeps_checkpoint:
+            started = state._replace(drivers=(*state.drivers, Driver(batch)))
+            yield Event("supervisor", "start", batch, whose=name), started
+        else:
+            yield self._starts_anew(state, name)
         if "restore and start" in state.luck and state.planned:
             batch = min(batch, len(state.planned) - 1)
-            gone = tuple(driver._replace(alive=False) for driver in state.drivers)
             restored = spent(state, "restore and start")._replace(
-                drivers=(*gone, Driver(batch)), planned=state.planned[:-1], noted=batch - 1, grown=True
+                drivers=(*_gone(state.drivers), Driver(batch)), planned=state.planned[:-1], noted=batch - 1, grown=True
             )
             yield Event("supervisor", "restore and start", batch, whose=name), restored
+
+    def _starts_anew(self, state: State, name: str) -> tuple[Event, State]:
+        """Start a new query with an empty checkpoint. Its batches are counted on, where it skips what is planned."""
+        planned = state.planned if self.restarts_from == "latest" else ()
+        batch = len(planned)
+        fresh = state._replace(drivers=(*_gone(state.drivers), Driver(batch)), planned=planned, noted=batch - 1)
+        event = Event("supervisor", "start anew", row=planned[-1] if planned else 0, whose=name)
+        return event, fresh._replace(hole=False, query=state.query + 1, first=batch)
 
     def _arrives(self, state: State, request: Request, action: str) -> tuple[Event, State]:
         """Let Kafka carry out a request, and its driver hear the answer if it still waits for it."""
@@ -138,6 +152,10 @@ class Stage:
     def visible(self, state: State) -> tuple[int, ...]:
         """Return the committed records, in the order of the topic."""
         return tuple(record for record, _, status in state.log if status == "committed")
+
+
+def _gone(drivers: tuple[Driver, ...]) -> tuple[Driver, ...]:
+    return tuple(driver._replace(alive=False) for driver in drivers)
 
 
 def _carries(action: str, request: Request, answer: str = "") -> Event:

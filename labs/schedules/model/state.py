@@ -23,6 +23,14 @@ class Driver(NamedTuple):
     computed: bool = False  # whether the batch's plan was executed, which writes Spark's state
 
 
+class Marker(NamedTuple):
+    """Which batch was published: its number, where its plan ended, and which query it belonged to."""
+
+    batch: int
+    end: int
+    query: int = 0
+
+
 class Request(NamedTuple):
     """What is under way in the network. `number` is its place in all that the driver sends: its sequence number."""
 
@@ -33,22 +41,25 @@ class Request(NamedTuple):
     epoch: int
     number: int
     end: int  # what the batch was planned to hold: records up to this one
+    query: int = 0
     copy: bool = False
 
 
 class State(NamedTuple):
     drivers: tuple[Driver, ...] = (Driver(),)  # the last one is the newest
     net: frozenset[Request] = frozenset()
-    # In Kafka: the topic, the newest epoch, the marker in the topic and in the open transaction: (batch, end).
+    # In Kafka: the topic, the newest epoch, the marker in the topic and in the open transaction.
     log: tuple[tuple[int, int, str], ...] = ()  # (record, batch, "open", "committed" or "aborted")
     epoch: int = NEVER
-    marker: tuple[int, int] | None = None
-    pending: tuple[int, int] | None = None
+    marker: Marker | None = None
+    pending: Marker | None = None
     remembered: frozenset[tuple[int, int]] = frozenset()  # the sequence numbers that were taken
     # In Spark's checkpoint: where each planned batch ends; the last that is done; whether a state is missing.
     planned: tuple[int, ...] = ()
     noted: int = NEVER
     hole: bool = False
+    query: int = 0  # which one the checkpoint belongs to: a new one, if the checkpoint was gone
+    first: int = 0  # the query's first batch
     grown: bool = False  # the source has more for the next batch than it had when that was first planned
     witness: int | None = None  # in the checkpoint: in which topic the marker was to be, before anything was published
     topic: int = 0  # that the marker is in now: another one, if the first was deleted

@@ -49,8 +49,8 @@ NOTE = Step("note", ("commits/{batch}", "is written"), CHECKPOINT)
 TRANSACTION = {
     READ: {},
     PLAN: {},
-    COMPUTE: {BEFORE_WRITE: "nothing is written"},
-    BEGIN: {},
+    COMPUTE: {},
+    BEGIN: {BEFORE_WRITE: "nothing is written"},
     ROWS: {MID: "half of the rows are in Kafka"},
     MARKER: {BEFORE_COMMIT: "all rows and the marker are in Kafka, and nobody sees them"},
     COMMIT: {AFTER_COMMIT: "the rows are visible", BEFORE_CHECKPOINT: "the sink is done; Spark has not noted that"},

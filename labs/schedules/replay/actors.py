@@ -115,7 +115,7 @@ class Actors(BasePlayer[Driver]):
 
     def _supervise(self, event: Event) -> str:
         """Start the next driver from the checkpoint, or from an older one, while the others sleep or are gone."""
-        if event.action not in STARTS:
+        if event.action not in STARTS or event.action == "start anew":
             raise RuntimeError(f"the supervisor does not {event.action!r} here")
         for driver in self._drivers.values():
             if driver.alive and event.action == "restore and start":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import matplotlib
 import pytest
 from matplotlib import pyplot as plt
 
-from labs.evidence.plots.cost_plots import plot_batch_parts, plot_latencies, plot_stall
+from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
 
 matplotlib.use("Agg")
 
@@ -17,31 +19,17 @@ def close_figures():
     plt.close("all")
 
 
-def widths(ax, y):
-    return {
-        container.get_label(): bar.get_width()
-        for container, bar in ((c, b) for c in ax.containers for b in c if round(b.get_y() + b.get_height() / 2) == y)
-        if bar.get_width()
-    }
+def test_each_line_is_one_part_by_the_size_of_the_batch():
+    ax = plot_by_batch_size({"rows": {10: 80.0, 1000: 90.0}, "commit": {10: 2.0, 1000: 3.0}}, title="t", y="ms")
+    assert {line.get_label(): list(line.get_ydata()) for line in ax.get_lines()} == {"rows": [80, 90], "commit": [2, 3]}
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["10", "1,000"]
 
 
-def test_each_line_of_latencies_is_one_sink():
-    ax = plot_latencies({"at least once": [300, 400], "exactly once": [500, 600, 700]})
-    assert {line.get_label(): list(line.get_ydata()) for line in ax.get_lines()} == {
-        "at least once": [300, 400],
-        "exactly once": [500, 600, 700],
-    }
-
-
-def test_parts_of_a_batch_and_what_lacks_to_the_total():
-    ax = plot_batch_parts({"sink": {"addBatch": 200, "walCommit": 40, "getBatch": 0, "triggerExecution": 300}})
-    assert widths(ax, 0) == {"addBatch": 200, "walCommit": 40, "other": 60}
-    assert [text.get_text() for text in ax.texts] == ["200", "40", "60"]
-
-
-def test_parts_that_exceed_the_total_leave_no_rest():
-    ax = plot_batch_parts({"sink": {"write": 90, "commit": 20, "all": 100}}, total="all")
-    assert widths(ax, 0) == {"write": 90, "commit": 20}
+def test_a_ratio_is_seen_from_0_with_a_line_at_1():
+    ax = plot_by_batch_size({"ours": {10: 0.8, 1000: 1.1}}, title="t", y="ratio", ratio=True)
+    assert (ax.get_yscale(), ax.get_ylim()[0]) == ("linear", 0)
+    assert [list(line.get_ydata()) for line in ax.get_lines()] == [[0.8, 1.1], [1, 1]]
 
 
 def test_stall_draws_log_end_and_last_stable_offset():
@@ -51,7 +39,7 @@ def test_stall_draws_log_end_and_last_stable_offset():
     assert list(stable.get_ydata()) == [0, 0, 5]
 
 
-@pytest.mark.parametrize(("plot", "nothing"), [(plot_latencies, {}), (plot_batch_parts, {}), (plot_stall, [])])
+@pytest.mark.parametrize(("plot", "nothing"), [(partial(plot_by_batch_size, title="t", y="ms"), {}), (plot_stall, [])])
 def test_without_data_it_says_so(plot, nothing):
     ax = plot(nothing)
     assert len(ax.texts) == 1

@@ -171,3 +171,11 @@ def test_source_that_is_not_kafka_has_nothing_to_report(spark, tmp_path):
     query.stop()
     assert progress.numInputRows
     assert [reported_offsets(source) for source in progress.sources] == [{}]
+
+
+def test_who_waits_for_reports_gets_them_or_is_told_that_they_do_not_come():
+    reporter = OffsetReporter("lag", bootstrap_servers="127.0.0.1:1")
+    reporter.reports = 2
+    reporter.wait_for(reports=2)
+    with pytest.raises(TimeoutError, match=r"within 0\.1 s"):
+        reporter.wait_for(reports=3, timeout=0.1)

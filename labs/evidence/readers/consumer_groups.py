@@ -1,0 +1,39 @@
+"""What Kafka's own tool says of a consumer group: where it stands, where the topic ends, and the lag."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pandas
+
+from labs.equipment.jars import broker_jars
+from labs.equipment.java import find_java
+from labs.equipment.node import LOG4J, QUICK_START
+
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+COLUMNS = ("group", "topic", "partition", "current offset", "log end offset", "lag")
+
+
+class GroupUnknown(LookupError):
+    """Kafka knows nothing of such a group."""
+
+
+def describe_group(bootstrap_servers: str, group: str) -> pandas.DataFrame:
+    """Return what `kafka-consumer-groups --describe` shows, a row for each partition. Raises GroupUnknown.
+
+    Its column for the members is left out: who commits offsets without joining has none.
+    """
+    command = [
+        find_java().executable,
+        *("-XX:+UseSerialGC", *QUICK_START, f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
+        *("-cp", os.pathsep.join(map(str, broker_jars())), TOOL),
+        *("--bootstrap-server", bootstrap_servers, "--describe", "--group", group),
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    rows = [line.split()[: len(COLUMNS)] for line in ran.stdout.splitlines() if line.startswith(f"{group} ")]
+    if not rows:
+        said = (ran.stderr or ran.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+        raise GroupUnknown(f"there is no offset of a group {group!r}: {said[0]}")
+    numbers = {name: int for name in COLUMNS[2:]}
+    return pandas.DataFrame(rows, columns=list(COLUMNS)).astype(numbers).set_index("group")

@@ -1,0 +1,145 @@
+"""What a transaction costs a batch: our sink with and without it, and Spark's own, by the size of the batch.
+
+    for batch in measure_cost(spark, servers, {10: 8, 1_000: 8}):
+        print(batch.sink, batch.rows, batch.milliseconds, batch.parts)
+
+The same query, which only copies, goes through each sink in turn: what is measured is the sink and not the counting.
+Where it stops: Spark, Kafka and Python share this machine, so compare only numbers of one measurement. The first batch
+of each query warms it up, and is left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, BEFORE_WRITE
+from exactly_once_kafka.send import send_rows
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.topics import create_topic
+from labs.evidence.readers.results import read_to_end
+from labs.pipeline.log.generate import Traffic
+from labs.pipeline.log.replay import replay
+from labs.pipeline.query.ip_count import read_source, start_query
+
+OURS, WITHOUT, SPARKS = "ours", "ours, no transaction", "Spark's own"
+SIZES = {10: 10, 100: 10, 1_000: 10, 10_000: 8, 100_000: 4}  # rows per batch -> batches per query
+BEGIN, ROWS, COMMIT = "epoch and marker", "compute and send rows", "commit"
+CALLED, RETURNED = "called", "returned"
+PARTS = ((BEGIN, CALLED, BEFORE_WRITE), (ROWS, BEFORE_WRITE, BEFORE_COMMIT), (COMMIT, BEFORE_COMMIT, AFTER_COMMIT))
+
+Sink = Callable[[DataFrame, int], object]
+Clock = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class BatchCost:
+    """Medians over a sink's batches of one size, in milliseconds: the whole batch, the sink's call, and its parts.
+
+    `complete` says whether a read_committed reader had every row, once.
+    """
+
+    sink: str
+    rows: int
+    batches: int
+    whole: float  # with Spark's planning and its two checkpoint files
+    milliseconds: float  # the sink's call
+    parts: dict[str, float]  # none of Spark's own sink, which tells nothing
+    complete: bool
+
+
+class WithoutTransaction:
+    """A foreachBatch function that writes as our sink does, with one idempotent producer and no transaction."""
+
+    def __init__(self, topic: str, bootstrap_servers: str, points: Clock):
+        settings = producer_settings(topic, bootstrap_servers, {})
+        del settings["transactional.id"]
+        self._producer, self._topic, self._points = Producer(settings), topic, points
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        self._points(BEFORE_WRITE, batch_id)
+        tags = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])]
+        send_rows(rows, self._producer, self._topic, Patience(60), tags)
+        self._points(BEFORE_COMMIT, batch_id)
+
+
+def measure_cost(
+    spark: SparkSession, servers: str, sizes: Mapping[int, int] = SIZES, rounds: int = 1
+) -> Iterator[BatchCost]:
+    """Yield the cost of a batch for each size and sink. The sinks take turns, so that they meet the same weather."""
+    for size, batches in sizes.items():
+        source = create_topic(servers, f"rows-{size}-{uuid.uuid4().hex[:8]}", 1)
+        replay(Traffic(requests=size * (batches + 1), disorder_ms=0), servers, source)
+        runs: dict[str, list[_Run]] = {sink: [] for sink in (OURS, WITHOUT, SPARKS)}
+        for _ in range(rounds):
+            for sink, measured in runs.items():
+                measured.append(_Run(spark, servers, source, sink, size))
+        for sink, measured in runs.items():
+            yield _cost(sink, size, measured)
+
+
+class _Run:
+    """One query through one sink: the moments of each batch, and Spark's milliseconds for it."""
+
+    def __init__(self, spark: SparkSession, servers: str, source: str, sink: str, size: int):
+        self.moments: dict[int, dict[str, float]] = {}
+        topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", 1)
+        rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")
+        checkpoint = tempfile.mkdtemp(prefix="labs-checkpoint-")
+        query = start_query(rows, self._timed(_sink(sink, topic, servers, self._note)), checkpoint)
+        query.awaitTermination()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        full = [each for each in query.recentProgress if each.numInputRows == size][1:]
+        self.whole = {each.batchId: each.durationMs["triggerExecution"] for each in full}
+        expected = sum(each.numInputRows for each in query.recentProgress)
+        self.complete = sum(1 for _ in read_to_end(servers, topic, "read_committed")) == expected > 0
+
+    def _note(self, point: str, batch_id: int) -> None:
+        self.moments.setdefault(batch_id, {})[point] = time.perf_counter()
+
+    def _timed(self, sink: Sink) -> Sink:
+        def timed(rows: DataFrame, batch_id: int) -> None:
+            self._note(CALLED, batch_id)
+            sink(rows, batch_id)
+            self._note(RETURNED, batch_id)
+
+        return timed
+
+
+def _sink(name: str, topic: str, servers: str, points: Clock) -> Sink:
+    if name == OURS:
+        return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, points=points)
+    if name == WITHOUT:
+        return WithoutTransaction(topic, servers, points)
+    options = {"kafka.bootstrap.servers": servers, "topic": topic}
+    return lambda rows, _: rows.write.format("kafka").options(**options).save()
+
+
+def _cost(sink: str, size: int, runs: list[_Run]) -> BatchCost:
+    moments = [run.moments[batch] for run in runs for batch in run.whole]
+
+    def median(start: str, end: str) -> float:
+        return 1000 * statistics.median(each[end] - each[start] for each in moments)
+
+    parts = {
+        part: median(start, end) for part, start, end in PARTS if all({start, end} <= each.keys() for each in moments)
+    }
+    return BatchCost(
+        sink,
+        size,
+        len(moments),
+        statistics.median(milliseconds for run in runs for milliseconds in run.whole.values()),
+        median(CALLED, RETURNED),
+        parts,
+        all(run.complete for run in runs),
+    )

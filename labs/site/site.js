@@ -1,0 +1,87 @@
+// Search and questions. Everything is on the page already: nothing is fetched, and nothing leaves the browser.
+"use strict";
+
+const top_ = document.body.dataset.top;
+const words = document.getElementById("words");
+const found = document.getElementById("found");
+
+// --- search: every word must occur; a heading counts more than text, an earlier page more than a later one
+function search(text) {
+  const wanted = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!wanted.length) return [];
+  const scored = [];
+  for (const entry of INDEX) {
+    const title = `${entry.page} ${entry.heading}`.toLowerCase();
+    const body = entry.text.toLowerCase();
+    if (!wanted.every((word) => title.includes(word) || body.includes(word))) continue;
+    const score = wanted.reduce((sum, word) =>
+      sum + (entry.heading.toLowerCase().includes(word) ? 10 : 0) + Math.min(body.split(word).length - 1, 5), 0);
+    scored.push({ entry, score });
+  }
+  return scored.sort((a, b) => b.score - a.score).slice(0, 20).map((each) => each.entry);
+}
+
+function excerpt(entry, word) {
+  const at = entry.text.toLowerCase().indexOf(word);
+  const line = document.createElement("div");
+  if (at < 0) {
+    line.textContent = entry.text.slice(0, 160);
+    return line;
+  }
+  const mark = document.createElement("mark");
+  mark.textContent = entry.text.slice(at, at + word.length);
+  line.append((at > 60 ? "…" : "") + entry.text.slice(Math.max(0, at - 60), at), mark,
+    entry.text.slice(at + word.length, at + word.length + 100) + "…");
+  return line;
+}
+
+function show() {
+  const text = words.value.trim();
+  found.hidden = !text;
+  found.replaceChildren();
+  if (!text) return;
+  const entries = search(text);
+  const count = document.createElement("p");
+  count.textContent = entries.length ? `${entries.length} places` : `Nothing is said of “${text}”.`;
+  const list = document.createElement("ol");
+  for (const entry of entries) {
+    const item = document.createElement("li");
+    const link = document.createElement("a");
+    link.href = top_ + entry.url;
+    link.textContent = entry.heading || entry.page;
+    const where = document.createElement("span");
+    where.className = "where";
+    where.textContent = entry.heading === entry.page ? "" : ` · ${entry.page}`;
+    item.append(link, where, excerpt(entry, text.toLowerCase().split(/\s+/)[0]));
+    list.append(item);
+  }
+  found.append(count, list);
+}
+
+words.addEventListener("input", show);
+document.getElementById("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  show();
+  found.querySelector("a")?.focus();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !/INPUT|TEXTAREA|SELECT/.test(event.target.tagName)) {
+    event.preventDefault();
+    words.focus();
+  } else if (event.key === "Escape" && !found.hidden) {
+    words.value = "";
+    show();
+    words.focus();
+  }
+});
+
+// --- questions: a prediction is noted, and answered where the lesson compares it; an exit ticket is marked at once
+for (const question of document.querySelectorAll("fieldset.question")) {
+  const said = JSON.parse(question.dataset.said);
+  const compared = document.querySelector(`.compared[data-of="${question.dataset.number}"]`);
+  question.addEventListener("change", (event) => {
+    const answer = event.target.value;
+    question.querySelector("[role=status]").textContent = said[answer] ?? `Noted: ${answer}. Read on.`;
+    if (compared) compared.textContent = JSON.parse(compared.dataset.said)[answer];
+  });
+}

@@ -1,0 +1,15 @@
+"""What a transaction costs is measured at each size for each sink, and what was written is complete."""
+
+from __future__ import annotations
+
+from labs.runs.cost import BEGIN, COMMIT, OURS, ROWS, SPARKS, WITHOUT, measure_cost
+
+
+def test_each_sink_writes_every_row_once_and_ours_tells_its_parts(spark, broker):
+    costs = {cost.sink: cost for cost in measure_cost(spark, broker.bootstrap_servers, {20: 2}, rounds=1)}
+    assert set(costs) == {OURS, WITHOUT, SPARKS}
+    assert all(cost.complete and cost.rows == 20 and cost.batches == 2 for cost in costs.values())
+    assert all(cost.whole > cost.milliseconds > sum(cost.parts.values()) - 1 for cost in costs.values())
+    assert list(costs[OURS].parts) == [BEGIN, ROWS, COMMIT]
+    assert COMMIT not in costs[WITHOUT].parts
+    assert costs[SPARKS].parts == {}
