@@ -119,7 +119,8 @@ class Stage:
         batch = len(planned)
         fresh = state._replace(drivers=(*_gone(state.drivers), Driver(batch)), planned=planned, noted=batch - 1)
         event = Event("supervisor", "start anew", row=planned[-1] if planned else 0, whose=name)
-        return event, fresh._replace(hole=False, query=state.query + 1, first=batch)
+        old = state.old_ends | frozenset(state.planned)
+        return event, fresh._replace(hole=False, query=state.query + 1, first=batch, old_ends=old)
 
     def _arrives(self, state: State, request: Request, action: str) -> tuple[Event, State]:
         """Let Kafka carry out a request, and its driver hear the answer if it still waits for it."""
