@@ -91,6 +91,24 @@ def test_every_action_and_every_fault_is_taken_in_the_sink():
     assert ("broker", "forget the marker", "") in explored("marker that expires").taken
 
 
+def test_every_action_and_every_fault_is_taken_in_the_other_models():
+    """Two phases, whoever reads on, and the shared transaction: all that their programs and their luck are made of."""
+    starts = {("supervisor", "start", "")}
+    two_phases = {("driver", action, "") for action in ("fence", "row", "decide", "commit")} | starts
+    assert explored("two phases").taken.keys() == two_phases
+    assert ("broker", "time out", "") in explored("two phases, with a timeout").taken
+    for name, actions in {
+        "offset last, keyed": ("read", "write", "commit the offset"),
+        "offset in the transaction": ("read", "write with the offset"),
+    }.items():
+        consumed = {("consumer", action, "") for action in actions} | {("supervisor", "start at record", "")}
+        assert explored(name).taken.keys() == consumed
+    shared = {("network", fate, "row") for fate in ("deliver", "deliver again", "lose the answer")}
+    shared |= {("supervisor", "run again", ""), ("driver", "commit", "")}
+    shared |= {(task, "row", "") for task in ("task", "task 1 again", "task 2 again")}
+    assert explored("shared transaction").taken.keys() == shared
+
+
 def test_sink_refuses_where_the_checkpoint_is_an_older_one():
     stage = MODELS["the sink, older checkpoint"]
     seen, waiting = set(), [stage.start()]
