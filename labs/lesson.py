@@ -69,6 +69,7 @@ from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
+from labs.schedules.timeline.timeline import timeline
 
 __all__ = [
     "EXACTLY_ONCE",
@@ -169,6 +170,7 @@ __all__ = [
     "source_of",
     "spark_session",
     "start_query",
+    "timeline",
     "transaction_table",
     "wrong_sink",
 ]
