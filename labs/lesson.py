@@ -32,8 +32,9 @@ from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
+from labs.evidence.readers.transaction_log import dump_transaction_log
 from labs.evidence.readers.transaction_tables import end_table, transaction_table
-from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
+from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions, wait_until_ended
 from labs.exercises.checker.batch_steps import counterexample, explore_batch
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
@@ -65,6 +66,8 @@ from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
+from labs.schedules.pictures.coordinator import draw_coordinator
+from labs.schedules.pictures.one_step import draw_commits, draw_readers
 from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
@@ -120,8 +123,12 @@ __all__ = [
     "describe_group",
     "draw",
     "draw_batch",
+    "draw_commits",
+    "draw_coordinator",
     "draw_pipeline",
+    "draw_readers",
     "dump_log",
+    "dump_transaction_log",
     "end_offsets",
     "end_once",
     "end_table",
@@ -172,5 +179,6 @@ __all__ = [
     "start_query",
     "timeline",
     "transaction_table",
+    "wait_until_ended",
     "wrong_sink",
 ]

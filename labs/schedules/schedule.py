@@ -94,7 +94,8 @@ def filled(words: str, event: Event) -> str:
     if event.row is None:
         words = words.removesuffix(", up to record {row}")
     if event.batch is None:
-        words = words.replace(" of batch {batch}", "")
+        for batch in (" from the checkpoint, at batch {batch}", " at batch {batch}", " of batch {batch}"):
+            words = words.removesuffix(batch)
         words = {"commits batch {batch}": "commits", "aborts batch {batch}": "aborts"}.get(words, words)
     return words.format(**event._asdict())
 

@@ -107,6 +107,29 @@ def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():
 
 
 @pytest.mark.parametrize(
+    ("name", "restarts_from", "anomaly"),
+    [
+        ("at least once", "earliest", "doubled"),
+        ("transactions, no marker", "earliest", "doubled"),
+        ("at least once", "latest", "lost"),
+        ("the sink", "earliest", None),
+        ("the sink", "latest", "lost"),
+    ],
+)
+def test_what_a_restart_without_a_checkpoint_does(name, restarts_from, anomaly):
+    """The sink doubles nothing: it finds another query's marker, and refuses. Nobody saves what a restart skips."""
+    one_row = {"keeps_checkpoint": False, "restarts_from": restarts_from, "rows": 1, "luck": ()}
+    found = explore(dataclasses.replace(MODELS[name], **one_row))
+    assert (found.complete, found.anomaly) == (True, anomaly), found.schedule
+    assert found.anomaly is None or "start anew" in {event.action for event in found.moves}
+
+
+def test_marker_that_is_a_write_of_its_own_can_come_too_late():
+    without_transaction = Stage("", ("plan", "read marker", "rows", "marker", "note"), luck=())
+    assert explore(without_transaction).anomaly == "doubled"
+
+
+@pytest.mark.parametrize(
     ("state", "anomaly"),
     [
         (State(planned=(2,), log=((0, 0, "committed"), (1, 0, "committed"), (0, 0, "committed"))), "doubled"),

@@ -71,5 +71,5 @@ def _draw_strikes(ax: Axes, report: ChaosReport, kinds: list[str]) -> None:
     )
     dress(ax, finding, "", "", grid="x")
     ax.set_yticks(range(len(kinds)), kinds)
-    ax.set_ylim(len(kinds) - 0.5, -0.5)
+    ax.set_ylim(max(len(kinds), 1) - 0.5, -0.5)
     ax.axvline(report.plan.minutes * 60, color=DARK, linestyle="dotted", linewidth=1)

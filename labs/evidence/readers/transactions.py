@@ -92,6 +92,19 @@ def read_transactions(bootstrap_servers: str) -> list[Transaction]:
         return _answer(lambda: ask(client))
 
 
+def wait_until_ended(bootstrap_servers: str, transactional_id: str, timeout: float = 60) -> Transaction:
+    """Wait until the id's latest transaction has ended in each of its partitions, and return it.
+
+    A commit returns when the decision is noted; the markers follow. Raises KafkaUnreachable, TimeoutError.
+    """
+
+    def ended() -> list[Transaction]:
+        mine = [each for each in read_transactions(bootstrap_servers) if each.transactional_id == transactional_id]
+        return [each for each in mine if not each.open]
+
+    return eventually(ended, timeout=timeout)[0]
+
+
 def read_producers(bootstrap_servers: str, topic: str) -> list[PartitionProducer]:
     """Return the producers with an id that have written to the topic, by partition and id.
 

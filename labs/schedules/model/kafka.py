@@ -109,7 +109,8 @@ class Stage:
         batch = len(planned)
         fresh = state._replace(drivers=(*_gone(state.drivers), Driver(batch)), planned=planned, noted=batch - 1)
         event = Event("supervisor", "start anew", row=planned[-1] if planned else 0, whose=name)
-        return event, fresh._replace(hole=False, query=state.query + 1, first=batch)
+        old = state.old_ends | frozenset(state.planned)
+        return event, fresh._replace(hole=False, query=state.query + 1, first=batch, old_ends=old)
 
     def _acts(self, state: State, n: int, driver: Driver) -> tuple[Event, State]:
         """Let a driver take its next step: write to its checkpoint, or send a request."""
