@@ -82,6 +82,7 @@ from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
 from labs.schedules.schedule import Event
+from labs.schedules.timeline.timeline import timeline
 
 __all__ = [
     "FAULT_POINTS",
@@ -185,6 +186,7 @@ __all__ = [
     "settle",
     "source_of",
     "start_query",
+    "timeline",
     "transaction_coordinator",
     "transaction_table",
     "wait_until_ended",
