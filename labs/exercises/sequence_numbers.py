@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class Sending:
     """Nine records of two producers, and a log that outlives the broker."""
 
     def __init__(self, lab: Lab, script: Sequence[Arrival]):
-        self.expected = count_by_window([*ACCESSES, *ACCESSES[:3]])
+        self.expected: Mapping[Key, int] = count_by_window([*ACCESSES, *ACCESSES[:3]])
         self.directory: Path = lab.directory / f"partition-{next(NUMBERS)}"
         self.directory.mkdir()
         self._script = script

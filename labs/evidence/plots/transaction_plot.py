@@ -27,7 +27,7 @@ LOOK: dict[str, dict[str, Any]] = {
     "abort marker": {"facecolor": DARK, "edgecolor": DARK},
 }
 LETTERS = {"commit marker": "C", "abort marker": "A"}
-TORN = {"facecolor": COLOURS[Fate.WRONG], "edgecolor": "black", "hatch": "...", "linewidth": 0.6}
+TORN: dict[str, Any] = {"facecolor": COLOURS[Fate.WRONG], "edgecolor": "black", "hatch": "...", "linewidth": 0.6}
 MOST_LETTERS = 60  # offsets; with more, a box is narrower than a letter
 HEIGHT = 0.7  # of a box, of 1 per producer
 
