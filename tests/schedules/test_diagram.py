@@ -48,6 +48,13 @@ def test_every_actor_has_a_lane_and_every_step_a_number(drawing):
     assert {"crashes", "held", "fenced", "starts at batch 0", "aborts: timed out"} <= set(texts)
 
 
+def test_a_long_answer_leaves_room_for_what_the_reader_sees():
+    long = Event("driver 1", "row", 0, 0, 0, "InvalidProducerEpochError")
+    drawing = ElementTree.fromstring(draw(SCHEDULE._replace(events=(*EVENTS, long))))
+    at = {text.text: int(text.get("x")) for text in drawing.iter(f"{SVG}text")}
+    assert at["a reader sees"] - at[long.answer] > 7 * len(long.answer)
+
+
 def test_abort_and_its_delivery_and_a_plan_that_nobody_has_read_are_drawn():
     plan, abort = Event("driver 1", "plan", 3), Event("driver 1", "abort", 3, epoch=2, answer=HELD)
     late = Event("network", "deliver", 3, epoch=2, answer="fenced", request="abort", whose="driver 1")
