@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from labs.exercises.checker.batch_judges import WALKS
-from labs.exercises.checker.batch_steps import NoBatch, counterexample, every_interleaving, stage_of, undisturbed
+from labs.exercises.checker.batch_steps import (
+    NoBatch,
+    counterexample,
+    every_interleaving,
+    explore_batch,
+    stage_of,
+    undisturbed,
+)
 from labs.exercises.checker.check import check
 from labs.exercises.checker.finding import Grade
 from labs.schedules.conformance import played, walk
@@ -80,6 +87,12 @@ def test_one_driver_alone_publishes_everything_in_each_of_the_stages():
     for steps in (RIGHT, ["plan", "rows", "note"], *map(steps_of, BROKEN_BY_INTERLEAVING)):
         schedule, state = undisturbed(stage_of(steps))
         assert stage_of(steps).visible(state) == (0, 1, 2, 3), schedule
+
+
+def test_an_epoch_kept_for_all_batches_is_torn_by_a_commit_that_comes_late():
+    found = explore_batch(steps_of("fences_once"))
+    assert (found.anomaly, len(found.schedule.events)) == ("torn", 13)
+    assert found.schedule.events[-1].request == "commit"
 
 
 def test_picture_is_of_the_shortest_schedule():

@@ -383,6 +383,15 @@ def test_each_producer_has_a_line_and_each_status_a_look():
     ]
 
 
+def test_what_is_torn_and_what_is_named_stands_out():
+    torn = plot_transactions(handwritten(*MIXED), 4, torn=[0], names={0: "7", 4: "8"})
+    assert boxes(torn, "#CC79A7") == [(-0.42, 0.42)]
+    assert {"7", "8"} <= {text.get_text() for text in torn.texts}
+    legend = [text.get_text() for text in torn.get_legend().get_texts()]
+    assert "committed, half a batch 1" in legend
+    assert "committed 1" not in legend
+
+
 def test_last_stable_offset_and_log_end_are_marked():
     ax = plot_transactions(handwritten(*MIXED), 4)
     assert [line.get_xdata()[0] for line in ax.lines] == [3.5, 5.5]
