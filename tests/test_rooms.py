@@ -36,7 +36,7 @@ WRONG_WAYS = {
 BESIDE_THE_FACE: dict[str, str] = {}
 SLEEPS: dict[str, str] = {}
 
-# A lesson's bounds. Those of the exercises' notebooks are ratchets: lower them when one becomes shorter, never raise them.
+# The bounds of a lesson. Those of the exercises are ratchets: lower them when one becomes shorter, never raise them.
 MOST_CELLS, MOST_LINES, MOST_WORDS = 45, 12, 60
 LONGEST_CODE, CODE_CELLS_ABOVE = 13, 1
 LONGEST_PROSE, PROSE_CELLS_ABOVE = 101, 25
