@@ -3,18 +3,18 @@
 from exactly_once_kafka.points import FAULT_POINTS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.desk.bench import open_bench
-from labs.desk.judged import check, own_or_reference
+from labs.desk.judged import check, own_or_reference, reference
 from labs.desk.prediction import predict
 from labs.desk.ticket import exit_ticket
-from labs.equipment.broker import Broker
+from labs.equipment.apart import Apart
 from labs.equipment.doctor import checks
 from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres
-from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic, end_offsets
 from labs.evidence.auditor.anomaly import Anomaly
 from labs.evidence.auditor.audit import Result, audit
 from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.auditor.repeats import count_repeats
 from labs.evidence.checkpoint.batch_table import batch_table
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
@@ -32,13 +32,21 @@ from labs.evidence.readers.in_batches import in_batches
 from labs.evidence.readers.other_readers import read_database, read_files
 from labs.evidence.readers.partition_log import dump_log
 from labs.evidence.readers.results import as_result, read_results, read_visible
+from labs.evidence.readers.transaction_log import dump_transaction_log
 from labs.evidence.readers.transaction_tables import end_table, transaction_table
-from labs.evidence.readers.transactions import last_stable_offset, read_ends, read_transactions
+from labs.evidence.readers.transactions import (
+    await_end,
+    last_stable_offset,
+    read_ends,
+    read_transactions,
+    settle,
+    wait_until_ended,
+)
 from labs.exercises.checker.batch_steps import counterexample, explore_batch
 from labs.faults.chaos.plan import KINDS, ChaosPlan
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.proxy import Request, proxied_broker
+from labs.faults.proxy import Request
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.access_log import parse_line, read_access_log
 from labs.pipeline.log.generate import classroom, format_line
@@ -50,9 +58,10 @@ from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 from labs.pipeline.sinks.database_sink import DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink
-from labs.pipeline.two_phase.coordinator import decide_and_finish, recover
 from labs.pipeline.two_phase.decision_log import DecisionLog
-from labs.pipeline.two_phase.end_transaction import end_once, finish
+from labs.pipeline.two_phase.end_transaction import finish
+from labs.pipeline.two_phase.kafka_request import transaction_coordinator
+from labs.pipeline.two_phase.open_transactions import lingering
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 from labs.runs.attack.attack import attack
 from labs.runs.attack.orders import parse_orders
@@ -60,31 +69,34 @@ from labs.runs.attack.sinks import wrong_sink
 from labs.runs.attack.source import source_of
 from labs.runs.chaos import run_chaos
 from labs.runs.cost import measure_cost
-from labs.runs.staircase import EXACTLY_ONCE, IDEMPOTENT, STAGES, Stage, WithoutMarker, run_stage
+from labs.runs.own_sink import OwnStage, init_transactions
+from labs.runs.staircase import Stage, run_stage
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.pictures.batch import draw_batch
+from labs.schedules.pictures.coordinator import draw_coordinator
+from labs.schedules.pictures.one_step import draw_commits, draw_readers
 from labs.schedules.pictures.pipeline import draw_pipeline
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.replay import replay_on_kafka
+from labs.schedules.schedule import Event
+from labs.schedules.timeline.timeline import timeline
 
 __all__ = [
-    "EXACTLY_ONCE",
     "FAULT_POINTS",
-    "IDEMPOTENT",
     "KINDS",
     "MODELS",
     "SINK_TOPIC",
     "SOURCE_TOPIC",
-    "STAGES",
     "Anomaly",
+    "Apart",
     "AtLeastOnceKafkaSink",
-    "Broker",
     "ChaosPlan",
     "DatabaseSink",
     "DecisionLog",
+    "Event",
     "ExactlyOnceKafkaSink",
     "Fault",
     "FaultPoints",
@@ -93,6 +105,7 @@ __all__ = [
     "LogReport",
     "LostAcknowledgement",
     "OffsetReporter",
+    "OwnStage",
     "Postgres",
     "PreparedTransaction",
     "PreparingProducer",
@@ -101,10 +114,10 @@ __all__ = [
     "Result",
     "Stage",
     "Supervisor",
-    "WithoutMarker",
     "as_result",
     "attack",
     "audit",
+    "await_end",
     "batch_table",
     "check",
     "checks",
@@ -112,17 +125,20 @@ __all__ = [
     "close_windows",
     "count_by_window",
     "count_ips",
+    "count_repeats",
     "counterexample",
     "counts_in_flight",
     "create_topic",
-    "decide_and_finish",
     "describe_group",
     "draw",
     "draw_batch",
+    "draw_commits",
+    "draw_coordinator",
     "draw_pipeline",
+    "draw_readers",
     "dump_log",
+    "dump_transaction_log",
     "end_offsets",
-    "end_once",
     "end_table",
     "eventually",
     "exit_ticket",
@@ -131,7 +147,9 @@ __all__ = [
     "finish",
     "format_line",
     "in_batches",
+    "init_transactions",
     "last_stable_offset",
+    "lingering",
     "measure_cost",
     "open_bench",
     "own_or_reference",
@@ -149,7 +167,6 @@ __all__ = [
     "plot_transactions",
     "plot_two_ways",
     "predict",
-    "proxied_broker",
     "read_access_log",
     "read_checkpoint",
     "read_database",
@@ -160,15 +177,18 @@ __all__ = [
     "read_source_records",
     "read_transactions",
     "read_visible",
-    "recover",
+    "reference",
     "replay",
     "replay_bench",
     "replay_on_kafka",
     "run_chaos",
     "run_stage",
+    "settle",
     "source_of",
-    "spark_session",
     "start_query",
+    "timeline",
+    "transaction_coordinator",
     "transaction_table",
+    "wait_until_ended",
     "wrong_sink",
 ]

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, ModuleType
 FIXTURES = {"broker", "spark", "browser", "jupyterlab"}
 STARTERS = {
     *("Broker", "open_broker", "proxied_broker", "Postgres", "SparkCluster", "spark_session"),
-    *("JobProcess", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),
+    *("Apart", "JobProcess", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),
 }
 
 

@@ -21,10 +21,11 @@ EXAMPLES = """examples:
   python -m labs attack                                    a sink by chance; write your orders, then an empty line
   python -m labs attack --seed 6 --schedule orders.txt --show --draw attack.svg
   echo "crash driver 1 after the commit of batch 0" | python -m labs attack --seed 1 --scores class.jsonl
-  python -m labs attack --seed 6 --solve --show            the model's own shortest schedule
+  python -m labs attack --seed 6 --solve --show            the model's own shortest schedule, and its orders
   python -m labs attack --scores class.jsonl               the table of a class, and no game
 
-The exit code is 0 if the sink was broken, 1 if it survived, 2 if the orders could not be carried out.
+The exit code is 0 if the sink was broken, 1 if it survived, 2 if the orders could not be carried out. With --hint and
+no orders nothing is carried out, which is no error.
 """
 DRAWN_FROM = 1000  # seeds, where none is given
 
@@ -61,10 +62,11 @@ def _play(arguments: argparse.Namespace) -> int:
     from labs.commands.console import bench_progress, plain_console
     from labs.equipment.text_file import check_writable
     from labs.runs.attack.attack import attack, solve
-    from labs.runs.attack.orders import parse_orders
+    from labs.runs.attack.orders import NoOrders, parse_orders
     from labs.runs.attack.possible import check_possible
     from labs.runs.attack.score import add_score, read_scores, score
     from labs.runs.attack.sinks import wrong_sink
+    from labs.runs.attack.spoken import in_orders
     from labs.schedules.diagram import draw
     from labs.schedules.replay.bench import replay_bench
 
@@ -79,7 +81,13 @@ def _play(arguments: argparse.Namespace) -> int:
     if arguments.scores:
         read_scores(arguments.scores)  # a damaged file is said before the work
     _introduce(seed, sink, arguments)
-    orders = [] if arguments.solve else parse_orders(_lines(arguments.schedule))
+    try:
+        orders = [] if arguments.solve else parse_orders(_lines(arguments.schedule))
+    except NoOrders as error:
+        if not arguments.hint:
+            raise
+        print(f"Nothing is carried out: {error}")
+        return 0
     if orders:
         check_possible(orders, sink.stage)
     with bench_progress(plain_console(stderr=True)) as progress:
@@ -91,7 +99,9 @@ def _play(arguments: argparse.Namespace) -> int:
     _report(
         outcome._replace(happened=happened), arguments.show, "afterwards, undisturbed" if arguments.solve else "the run"
     )
-    if not arguments.solve:
+    if arguments.solve:
+        print("\n".join(["In orders:", *(f"    {order}" for order in in_orders(outcome.happened))]))
+    else:
         game = score(arguments.player or _user(), seed, sink.stage, len(orders), outcome.broken, arguments.blind)
         _print_score(game, sink)
         if arguments.scores:
@@ -148,6 +158,8 @@ def _asked(prompt: str) -> str:
 def _report(outcome: Outcome, show: bool, what: str) -> None:
     if show:
         print(f"{outcome.happened}\n")
+    for remark in outcome.remarks:
+        print(remark)
     print(f"{what}: {outcome.ended}")
     for judged in outcome.judged:
         print(f"the auditor, {judged}")

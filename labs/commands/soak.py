@@ -1,6 +1,7 @@
-"""Repeat for hours what the tests do once: chaos under many seeds, the model against Kafka, the crash tests.
+"""Repeat for hours what the tests do once: chaos, the model against Kafka, changed lessons, the crash tests.
 
-Ten seeds of three minutes take about 50 minutes, a hundred repeats of the crash tests about three hours on two cores.
+Ten seeds of three minutes take about 50 minutes, the changes about 40, a hundred repeats of the crash tests about three
+hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
 """
 
@@ -16,8 +17,8 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --minutes 0.5 --walks 1 --repeats 1  try it out: about four minutes
-  python -m labs soak --seeds 0 --walks 0 --tests tests/sink  only one part, a hundred times
+  python -m labs soak --seeds 1 --minutes 0.5 --walks 1 --no-changes --repeats 1  try it out: about four minutes
+  python -m labs soak --seeds 0 --walks 0 --no-changes --tests tests/sink  only one part, a hundred times
 
 The exit code is 0 only if every audit was valid and every test passed.
 """
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
     parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
+    parser.add_argument("--changes", action=argparse.BooleanOptionalAction, default=True, help="of every lesson")
     parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
     parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
     parser.add_argument("--output", type=Path, default=Path("out/soak"), metavar="DIR", help="(default: %(default)s)")
@@ -70,5 +72,10 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
     if arguments.walks:
         yield "replays", [*python, "labs", "model", "--replay", "--times", "10"]
         yield "walks", [*python, "labs", "model", "--walks", str(arguments.walks)]
+    if arguments.changes:
+        yield (
+            "changes",
+            ["env", "CHANGES=all", *python, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_changes.py"],
+        )
     for n in range(1, arguments.repeats + 1):
         yield f"repeat-{n}", [*python, "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]

@@ -73,7 +73,7 @@ def lay_out(desk: Path = DESK, reset: str | None = None, lessons: Path = LESSONS
 
 def notebook_on(desk: Path, exercise: str) -> Path | None:
     """Return the notebook of an exercise on a desk, or None where there is none."""
-    found = sorted((desk / "exercises").glob(f"[0-9]_{exercise}.ipynb")) if exercise.isidentifier() else []
+    found = sorted((desk / "exercises").glob(f"[0-9]*_{exercise}.ipynb")) if exercise.isidentifier() else []
     return found[0] if (desk / MANIFEST).exists() and found else None
 
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+from IPython.core.getipython import get_ipython
 
 from labs.desk.notes import CHECKED, notes_of
 from labs.exercises.checker.check import check as judge
 from labs.exercises.checker.report import Report
-from labs.exercises.checker.source_code import solution_of
+from labs.exercises.checker.source_code import MARK, solution_of
+
+
+class Executed:
+    """The notebook's marked cells in the order in which they were executed, as far as they came after the first import.
+
+    `In` has them too, but not where a notebook is run without a history, as nbval does.
+    """
+
+    def __init__(self) -> None:
+        self.cells: list[str] = []
+
+    def watch(self, shell: Any) -> None:
+        """Keep what `shell` executes from now on; None is no notebook, and has no cells."""
+        if shell is not None:
+            shell.events.register("pre_run_cell", self._keep)
+
+    def _keep(self, info: Any) -> None:
+        if (info.raw_cell or "").lstrip().startswith(MARK):
+            self.cells.append(info.raw_cell)
+
+
+executed = Executed()
+executed.watch(get_ipython())
 
 
 def check(
@@ -19,6 +46,8 @@ def check(
     fail_fast: bool = False,
 ) -> Report:
     """Judge the code for exercise `name` as `labs.exercises.checker.check.check` does, and note the verdict."""
+    if source is not None and not isinstance(source, str | Path):
+        source = [*source, *executed.cells]
     report = judge(name, source, servers=servers, fail_fast=fail_fast)
     notes_of().add(CHECKED, exercise=name, verdict=str(report.grade), source=report.source)
     return report
@@ -32,3 +61,8 @@ def own_or_reference(attempt: Report, *, servers: str | None = None) -> Report:
     solution = solution_of(attempt.exercise)
     print(f"The reference solution of {attempt.exercise}, to compare yours with:\n\n{solution.read_text()}")
     return judge(attempt.exercise, solution, servers=servers)
+
+
+def reference(name: str, function: str) -> Callable[..., object]:
+    """Return a function of the reference solution, for a lesson that goes on with it where the student's own failed."""
+    return getattr(importlib.import_module(f"labs.exercises.solutions.{name}"), function)

@@ -9,6 +9,6 @@ EXERCISES = (
     "two_phase",
     "late_data",
     "batch_protocol",
-    "file_manifest",
     "sequence_numbers",
+    "file_manifest",
 )

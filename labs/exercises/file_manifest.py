@@ -1,4 +1,4 @@
-"""Exercise 9: publish each batch once in a directory, where a rename is the only thing that happens in one step.
+"""Exercise 10: publish each batch once in a directory, where a rename is the only thing that happens in one step.
 
     def publish(lines, batch_id, files): ...
 

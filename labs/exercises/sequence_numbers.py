@@ -19,7 +19,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key
 from labs.exercises.checker.crash_points import Crash
 from labs.exercises.checker.finding import WRONG, Finding, Grade
-from labs.exercises.checker.partition_file import Arrival, Record, read_answers, read_log
+from labs.exercises.checker.partition_file import Arrival, Record, Stored, read_answers, read_log
 from labs.exercises.checker.rounds import History, conclude
 from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 from labs.exercises.checker.timeline import timeline
@@ -60,7 +61,7 @@ class Sending:
     """Nine records of two producers, and a log that outlives the broker."""
 
     def __init__(self, lab: Lab, script: Sequence[Arrival]):
-        self.expected = count_by_window([*ACCESSES, *ACCESSES[:3]])
+        self.expected: Mapping[Key, int] = count_by_window([*ACCESSES, *ACCESSES[:3]])
         self.directory: Path = lab.directory / f"partition-{next(NUMBERS)}"
         self.directory.mkdir()
         self._script = script
@@ -79,22 +80,24 @@ class Sending:
         """Judge the order and the answers too, where the counts are right."""
         if finding.grade is not Grade.PASSED:
             return finding
-        stored, failed = self._stored(), {"grade": Grade.FAILED, "timeline": timeline(history.events)}
+        stored = self._stored()
+        wrong = partial(
+            dataclasses.replace, finding, grade=Grade.FAILED, symptom=WRONG, timeline=timeline(history.events)
+        )
         for producer in (FIRST, SECOND):
             numbers = [each.sequence for each in stored if each.producer_id == producer]
             if numbers != sorted(numbers):
                 detail = f"the log has the numbers of producer {producer} in the order {', '.join(map(str, numbers))}"
-                return dataclasses.replace(finding, **failed, symptom=OUT_OF_ORDER, detail=detail)
+                return wrong(symptom=OUT_OF_ORDER, detail=detail)
         for record, problem in self._bad_answers():
-            detail = f"number {record.sequence} of producer {record.producer_id} {problem}"
-            return dataclasses.replace(finding, **failed, symptom=WRONG, detail=detail)
+            return wrong(detail=f"number {record.sequence} of producer {record.producer_id} {problem}")
         detail = f"{finding.detail}; {len(stored)} records in the log, each once and in its producer's order"
         return dataclasses.replace(finding, detail=detail)
 
-    def _stored(self):
+    def _stored(self) -> list[Stored]:
         return read_log(self.directory)
 
-    def _bad_answers(self):
+    def _bad_answers(self) -> Iterator[tuple[Record, str]]:
         stored, answers = self._stored(), read_answers(self.directory)
         for number, record in enumerate(RECORDS):
             heard = [each.answer for each in answers if each.record == number and each.heard]

@@ -7,7 +7,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -18,7 +18,7 @@ from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import Armable, Fault, FaultPoints
 from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.supervisor import Attempt, Supervisor
+from labs.faults.supervisor import Attempt, GaveUp, Supervisor
 from labs.pipeline.query import ip_count
 from labs.pipeline.records import SOURCE_TOPIC
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
@@ -29,6 +29,21 @@ class WithoutMarker(ExactlyOnceKafkaSink):
 
     def decide(self, *_) -> bool:
         return False
+
+
+class AnyStage(Protocol):
+    """What can be run as a stage: it makes a foreachBatch function, and says what a restart finds."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keeps_checkpoint(self) -> bool: ...
+
+    @property
+    def restarts_from(self) -> str: ...
+
+    def make_sink(self, topic: str, bootstrap_servers: str, points: Points) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +80,8 @@ STAGES = (NO_CHECKPOINT, CHECKPOINT, IDEMPOTENT, TRANSACTIONS, EXACTLY_ONCE)
 class Outcome:
     """What a stage did with its faults: the audit, how often the query ran, and the topic with the results.
 
-    `struck` are those of the faults that found the point where they strike; a stage may not have it.
+    `struck` are those of the faults that found the point where they strike; a stage may not have it. A run that was
+    given up is not `finished`: what is missing may only be late.
     """
 
     stage: str
@@ -74,6 +90,10 @@ class Outcome:
     audit: Audit
     attempts: list[Attempt]
     topic: str
+
+    @property
+    def finished(self) -> bool:
+        return self.attempts[-1].error is None
 
     def as_row(self) -> dict[str, Any]:
         """Return {stage, fault, expected, lost, duplicated, verdict} for tables, plots and JSON."""
@@ -88,15 +108,21 @@ class Outcome:
 
 
 def run_stage(
-    stage: Stage,
+    stage: AnyStage,
     spark: SparkSession,
     bootstrap_servers: str,
     expected: Mapping[tuple[int, str], int],
     *faults: Fault | LostAcknowledgement,
     source_topic: str = SOURCE_TOPIC,
     records_per_batch: int | None = None,
+    may_give_up: bool = False,
+    **source_options: str,
 ) -> Outcome:
-    """Run the IP count into a fresh topic, crash it at each fault, restart it until it is done, and audit."""
+    """Run the IP count into a fresh topic, crash it at each fault, restart it until it is done, and audit.
+
+    `source_options` are those of Spark's Kafka source. Raises GaveUp if it fails once more often than there are
+    faults, unless it `may_give_up`: then what it has published until then is audited.
+    """
     topic = create_topic(bootstrap_servers, f"ip_count_sink_{uuid.uuid4().hex[:8]}", partitions=1)
     points = FaultPoints()
     sink = stage.make_sink(topic, bootstrap_servers, points)
@@ -106,7 +132,9 @@ def run_stage(
         if not directories or not stage.keeps_checkpoint:
             directories.append(tempfile.mkdtemp(prefix="labs-checkpoint-"))
         starting = "earliest" if number == 1 else stage.restarts_from
-        records = ip_count.read_source(spark, bootstrap_servers, source_topic, starting, records_per_batch)
+        records = ip_count.read_source(
+            spark, bootstrap_servers, source_topic, starting, records_per_batch, **source_options
+        )
         query = ip_count.start_query(ip_count.count_ips(records), sink, directories[-1])
         try:
             query.awaitTermination()
@@ -117,6 +145,10 @@ def run_stage(
     try:
         with points.armed(*faults) as struck:
             attempts = Supervisor(attempt, restarts=len(faults) + 1, delay=0, report=lambda _: None).run()
+    except GaveUp as gave_up:
+        if not may_give_up:
+            raise
+        attempts = gave_up.attempts
     finally:
         for directory in directories:
             shutil.rmtree(directory, ignore_errors=True)

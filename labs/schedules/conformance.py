@@ -1,7 +1,7 @@
 """The other way round: random walks through the model of the sink, carried out with the real sink on the real Kafka.
 
-What is visible after each step, each answer, and the marker in the end must be what the model predicts. If one of
-them is not, either the model is wrong, or the sink.
+What is visible after each step and each answer must be what the model predicts; after the walk, so must the rows and
+the marker that Kafka holds. If one of them is not, either the model is wrong, or the sink.
 """
 
 from __future__ import annotations
@@ -62,21 +62,37 @@ def conforms(drawn: Walk, bench: ReplayBench, spark: SparkSession, stage: Stage 
 
 def played(drawn: Walk, player: Player) -> list[str]:
     """Let a player carry a walk out, and return where what happens is not what the model says."""
-    stage = player.stage
     try:
         player.play(drawn.schedule)
+        found = _answered_otherwise(player, drawn.schedule)
+        found += left_otherwise(player, "after the walk", drawn.state)
+        return found if drawn.state.refused else found + _finished_otherwise(player, drawn.state)
     except CannotPlay as error:
         return [str(error)]
+
+
+def _answered_otherwise(player: Player, schedule: Schedule) -> list[str]:
     # The client library does not tell a producer which epoch it has.
-    events = [e._replace(answer="ok") if e.answer.startswith("epoch ") else e for e in drawn.schedule.events]
-    found = differences(
-        drawn.schedule._replace(events=tuple(events)), Schedule("", tuple(map(_without_error, player.told)))
-    )
-    if not drawn.state.refused:
-        ended, seen = player.finish(), player.visible()
-        if ended != DONE or seen != tuple(range(stage.batches * stage.rows)):
-            found.append(f"the undisturbed end: {ended}, visible are {seen}")
-    return found
+    said = [e._replace(answer="ok") if e.answer.startswith("epoch ") else e for e in schedule.events]
+    return differences(Schedule("", tuple(said)), Schedule("", tuple(map(_without_error, player.told))))
+
+
+def _finished_otherwise(player: Player, state: State) -> list[str]:
+    """Let a fresh driver go on undisturbed, and return where that does not end as the model says."""
+    for _, following in player.stage.ending(state):
+        state = following
+    ended = player.finish()
+    said = [] if ended == DONE else [f"the undisturbed end: the model says {DONE}, and the sink {ended}"]
+    return said + left_otherwise(player, "in the end", state)
+
+
+def left_otherwise(player: Player, when: str, state: State) -> list[str]:
+    """Ask Kafka for the visible rows and the marker, and return where they are not those of the model's state."""
+    marker = (state.marker.batch, state.marker.end) if state.marker else None
+    pairs = (("rows", player.stage.visible(state), player.visible()), ("marker", marker, player.marker()))
+    return [
+        f"{when}, {what}: the model says {said}, and Kafka has {found}" for what, said, found in pairs if said != found
+    ]
 
 
 def _walkable(stage: Stage, state: State) -> Iterator[tuple[Event, State]]:

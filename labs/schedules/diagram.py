@@ -1,6 +1,7 @@
 """A schedule as a sequence diagram: time runs down, each actor has a lane, and a reader's view stands beside each step.
 
-The same schedule gives the same bytes. The text alternative is the schedule in words.
+The supervisor and the network have their lanes where they act. The same schedule gives the same bytes. The text
+alternative is the schedule in words.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, SUPERVISOR, Event, Schedule, filled
+from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, STARTS, SUPERVISOR, Event, Schedule, filled
 from labs.schedules.svg import BLUE, FAINT, GREEN, INK, ORANGE, RED, Drawing, arrow, circle, cross, document, line, text
 
-LANE, LEFT, STEP, TOP = 190, 110, 30, 86  # pixels: between drivers, to the first, between steps, above the first
-NETWORK, HOLD = 340, 80  # between the last driver and Kafka, and before Kafka where requests are held
+LANE, LEFT, STEP, TOP = 190, 80, 30, 86  # pixels: between programs, to the first lane, between steps, above the first
+SUPERVISED = 90  # from the supervisor to the first program
+HOLD, ARRIVAL = 330, 90  # from the last program to the network, with room for what it carries, and on to Kafka
+DIRECT = 310  # from the last program to Kafka, where the network does nothing of its own
+ANSWERS, LETTER = 150, 7  # from Kafka to the reader's view, at least, and for each letter of an answer
 CELL = 22  # of a record that the reader sees
 GOOD = ("", "ok", HELD, "known already", "as planned before")  # answers after which a driver goes on
 LABELS = {
@@ -29,6 +33,7 @@ LABELS = {
     "write": "writes record {row}",
     "commit the offset": "commits its offset: {row} is done",
     "write with the offset": "writes record {row} with its offset",
+    "freeze": "is frozen",
     "wake": "wakes up",
     "crash": "crashes",
     "time out": "aborts: timed out",
@@ -43,10 +48,9 @@ LABELS = {
 
 def draw(schedule: Schedule) -> Drawing:
     """Return the schedule as an SVG document."""
-    programs = sorted({_program(event) for event in schedule.events} - {""})
-    lanes = {name: LEFT + n * LANE for n, name in enumerate(programs)}
-    lanes["Kafka"] = max(lanes.values(), default=0) + NETWORK
-    reader = lanes["Kafka"] + max([120, *(24 + 7 * len(event.answer) for event in schedule.events)])
+    lanes = _lanes(schedule)
+    answers = (len(event.answer) for event in schedule.events if event.request or event.action in REQUESTS)
+    reader = lanes["Kafka"] + max(ANSWERS, 24 + LETTER * max(answers, default=0))
     most = max((len(event.sees or ()) for event in schedule.events), default=0)
     width, height = reader + max(190, most * CELL + 30), TOP + len(schedule.events) * STEP + 30
     title = f"{schedule.stage}: {schedule.anomaly or 'no anomaly'}"
@@ -66,6 +70,21 @@ def draw(schedule: Schedule) -> Drawing:
     return document(width, height, title, str(schedule), parts)
 
 
+def _lanes(schedule: Schedule) -> dict[str, int]:
+    """Return where each actor's lane is: the supervisor's, the programs', the network's and Kafka's."""
+    programs = sorted({_program(event) for event in schedule.events} - {""})
+    place, lanes = LEFT, dict[str, int]()
+    if any(event.actor == "supervisor" for event in schedule.events):
+        lanes["supervisor"] = place
+        place += SUPERVISED
+    lanes |= {name: place + n * LANE for n, name in enumerate(programs)}
+    last = max(lanes.values(), default=place)
+    if any(event.actor == "network" or event.answer == HELD for event in schedule.events):
+        lanes["network"] = last + HOLD
+        return lanes | {"Kafka": last + HOLD + ARRIVAL}
+    return lanes | {"Kafka": last + DIRECT}
+
+
 def _program(event: Event) -> str:
     """Return the program that a step is about: who takes it, whose request is carried, or who is started."""
     return event.actor if PROGRAM.fullmatch(event.actor) else event.whose
@@ -75,17 +94,27 @@ def _life_lines(schedule: Schedule, lanes: dict[str, int], height: int) -> Itera
     """Draw each lane: solid while the actor acts, dotted while it is asleep or gone."""
     for name, x in lanes.items():
         late = any(event.action in SUPERVISOR and event.whose == name for event in schedule.events)
-        changes = [(TOP - 16, not late)]
+        changes = [(TOP - 16, not late and name != "network")]
         for n, event in enumerate(schedule.events):
-            if event.action in SUPERVISOR and event.whose == name:
-                changes.append((TOP + n * STEP, True))
-            elif event.actor == name and event.action in ("crash", "wake"):
-                changes.append((TOP + n * STEP, event.action == "wake"))
-            elif event.actor == name and event.answer not in GOOD and _is_fatal(event):
-                changes.append((TOP + n * STEP, False))
+            awake = _is_awake_after(event, name)
+            if awake is not None and awake != changes[-1][1]:
+                changes.append((TOP + n * STEP, awake))
         changes.append((height - 20, False))
         for (start, awake), (end, _) in itertools.pairwise(changes):
             yield line(x, start, x, end, INK if awake else FAINT, dashes="" if awake else "2 5")
+
+
+def _is_awake_after(event: Event, name: str) -> bool | None:
+    """Tell whether a program can act after an event; None where the event does not say."""
+    if not PROGRAM.fullmatch(name):
+        return None
+    if event.action in SUPERVISOR and event.whose == name:
+        return True
+    if event.action in STARTS:  # one at a time: the others sleep, or are gone
+        return False
+    if event.actor != name:
+        return None
+    return event.action not in ("crash", "freeze") and (event.answer in GOOD or not _is_fatal(event))
 
 
 def _is_fatal(event: Event) -> bool:
@@ -97,7 +126,7 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     epoch = f" · epoch {event.epoch}" if event.epoch is not None and event.epoch >= 0 else ""
     epoch += f" · number {event.sequence}" if event.sequence is not None else ""
     driver, kafka = lanes.get(_program(event), 0), lanes["Kafka"]
-    middle = kafka - HOLD
+    middle = lanes.get("network", kafka)
     if event.actor == "network":
         label = LABELS[event.request].format(**event._asdict())
         yield circle(middle, y)
@@ -109,10 +138,12 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
             yield arrow(middle, y, kafka, y, dashes="6 3")
             yield text(middle - 14, y + 4, f"{label} of {event.whose}{epoch} arrives{again}", anchor="end")
             yield from _answer(event, kafka, y)
+            if event.action == "lose the answer":
+                yield from cross(kafka, y, 8)
     elif event.action in REQUESTS:
         held = event.answer == HELD
         yield arrow(driver, y, middle - 6 if held else kafka, y)
-        yield text(driver + 10, y - 5, label + epoch, colour=BLUE)
+        yield text(driver + 10, y - 6, label + epoch, colour=BLUE)
         yield circle(middle, y) if held else ""
         yield from _answer(event, middle + 12 if held else kafka, y)
     elif event.action == "crash":
@@ -121,10 +152,11 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
     else:
         x = kafka if event.actor == "broker" else driver
         colour = RED if event.actor == "broker" or event.answer not in GOOD else INK
+        if event.actor == "supervisor":
+            yield arrow(lanes["supervisor"], y, x - 4, y, colour=INK)
         yield f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>'
         answer = f": {event.answer}" if event.answer else ""
-        beside, anchor = (x - 12, "end") if event.actor == "broker" else (x + 12, "start")
-        yield text(beside, y + 4, label + answer, colour=colour, anchor=anchor)
+        yield text(x + 12, y + 4, label + answer, colour=colour)
 
 
 def _answer(event: Event, x: int, y: int) -> Iterator[str]:

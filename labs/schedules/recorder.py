@@ -61,6 +61,14 @@ class Recorder:
         """Add what nobody sees on the wire: a crash, a start, a plan, a marker that was read."""
         self._entries.append(event)
 
+    def starts(self, program: str) -> None:
+        """Tell that a supervisor starts a program, such as "producer 2"."""
+        self.tell(Event("supervisor", "start", whose=program))
+
+    def wakes(self, program: str) -> None:
+        """Tell that a program wakes up, which everybody took for dead."""
+        self.tell(Event(program, "wake"))
+
     def looked(self, records: tuple[int, ...]) -> None:
         """Say what a reader sees now, who has just been asked; once said, it has to be said after each step."""
         self._entries.append(Looked(records))

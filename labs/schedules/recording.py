@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from labs.faults.kafka_contents import COME_AGAIN
 from labs.faults.proxy import Sighting
 from labs.schedules.reader_view import Place, ReaderView, Transaction
-from labs.schedules.schedule import HELD, Event
+from labs.schedules.schedule import HELD, STRIKES, Event
 from labs.schedules.wire import Call, CameBack, Names
 
 
@@ -111,7 +111,7 @@ class _Recording:
     def _answered(self, call: Call, back: CameBack, lost: bool) -> None:
         """Write an answer beside its request, if nobody else did anything since."""
         since = self.events[call.places[-1] + 1 :]
-        if lost or any(each.actor != call.driver or each.action in ("crash", "wake") for each in since):
+        if lost or any(each.actor != call.driver or each.action in STRIKES for each in since):
             return self._arrives(call, back, "lose the answer" if lost else "deliver")
         if back.answer in COME_AGAIN:
             self._again[call.key] = call

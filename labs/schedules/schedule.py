@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 REQUESTS = ("fence", "read marker", "row", "marker", "commit", "abort")
-OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "crash", "wake")
+OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset")
+STRIKES = ("crash", "freeze", "wake")  # what befalls a program
 NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
 STARTS = ("start", "start at record", "restore and start", "start anew")
 SUPERVISOR = (*STARTS, "run again")
@@ -35,6 +36,7 @@ WORDS = {
     "commit the offset": "commits its offset, behind record {row}",
     "write with the offset": "writes record {row} and its offset in one transaction",
     "crash": "crashes",
+    "freeze": "is frozen",
     "wake": "wakes up",
     "start": "starts {whose} from the checkpoint, at batch {batch}",
     "start at record": "starts {whose}, at record {row}",
@@ -94,7 +96,8 @@ def filled(words: str, event: Event) -> str:
     if event.row is None:
         words = words.removesuffix(", up to record {row}")
     if event.batch is None:
-        words = words.replace(" of batch {batch}", "")
+        for batch in (" from the checkpoint, at batch {batch}", " at batch {batch}", " of batch {batch}"):
+            words = words.removesuffix(batch)
         words = {"commits batch {batch}": "commits", "aborts batch {batch}": "aborts"}.get(words, words)
     return words.format(**event._asdict())
 
@@ -138,7 +141,7 @@ def _event(n: int, fields: Any) -> Event:
     if any(type(each) is not int for each in numbers if each is not None):
         raise ScheduleError(f"step {n}: batch, row, epoch and sequence are whole numbers")
     actor = "program" if PROGRAM.fullmatch(str(event.actor)) else event.actor
-    known = {"program": REQUESTS + OWN_STEPS, "network": NETWORK, "supervisor": SUPERVISOR, "broker": BROKER}
+    known = {"program": REQUESTS + OWN_STEPS + STRIKES, "network": NETWORK, "supervisor": SUPERVISOR, "broker": BROKER}
     if actor not in known:
         raise ScheduleError(f"step {n}: nobody is called {event.actor!r}; there are driver 1, driver 2, …, network, …")
     if event.action not in known[actor]:

@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
+from labs.schedules.timeline.publish import script
 from labs.site.pages import GROUPS, Page, find_pages
 from labs.site.render import Rendered, render
 
@@ -57,6 +58,7 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
     for name in FILES:
         shutil.copyfile(HERE / name, target / name)
     (target / "code.css").write_text(_code_style(), encoding="utf-8")
+    (target / "timeline.js").write_text(script(), encoding="utf-8")
     # A script and not JSON: a page opened from a file system may not fetch anything.
     (target / "search.js").write_text(f"const INDEX = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8")
     done(len(pages), len(pages), "")

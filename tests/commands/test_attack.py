@@ -55,7 +55,18 @@ def test_blind_game_that_is_lost_tells_no_name(capsys, tmp_path):
 
 def test_model_solves_it(capsys):
     assert main(["attack", "--seed", WEAK, "--solve"]) == 0
-    assert "The sink is broken." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "The sink is broken." in out
+    assert out.endswith("In orders:\n    crash driver 1 after row 0 of batch 0\n")
+
+
+def test_hint_without_orders_is_no_error(capsys, typed):
+    typed("\n")
+    assert main(["attack", "--seed", WEAK, "--hint"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1].startswith("Nothing is carried out: the schedule has no orders; write some lines")
+    assert "hint: " in said.out
+    assert not said.err
 
 
 def error_of(capsys) -> str:

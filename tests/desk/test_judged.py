@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
-from labs.desk.judged import check, own_or_reference
+from labs.desk.judged import Executed, check, own_or_reference
 from labs.desk.notes import MANIFEST, notes_of
 from labs.exercises.checker.source_code import MARK, read_source
 
@@ -62,3 +63,14 @@ def test_of_several_cells_those_count_that_define_what_the_exercise_asks_for():
     assert read_source("commit_order", [SKELETON, other]).text == SKELETON
     assert read_source("exactly_once_sink", [SKELETON, other, unfinished, SKELETON]).text == unfinished
     assert read_source("two_phase", [SKELETON, other]).text == other, "then the last one, to be told what is missing"
+
+
+def test_cells_are_known_where_a_notebook_keeps_no_history():
+    shell = InteractiveShell()
+    executed = Executed()
+    executed.watch(shell)
+    executed.watch(None)  # no notebook
+    shell.run_cell("1 + 1", store_history=False)
+    shell.run_cell(SKELETON, store_history=False)
+    shell.run_cell(RIGHT, store_history=True)
+    assert executed.cells == [SKELETON, RIGHT]

@@ -12,10 +12,12 @@ from labs.runs.attack.possible import check_possible
 from labs.runs.attack.score import add_score, fewest, read_scores, score, table
 from labs.runs.attack.sinks import SINKS, wrong_sink
 from labs.runs.attack.source import source_of
+from labs.runs.attack.spoken import in_orders
+from labs.schedules.model.checker import explore
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import MODELS
 from labs.schedules.replay.bench import CannotPlay, replay_bench
-from labs.schedules.schedule import Schedule, ScheduleError
+from labs.schedules.schedule import HELD, Event, Schedule, ScheduleError
 
 KINDS = {sink.name: sink.stage for sink in SINKS}
 LATE_COMMIT = "hold the commit of batch 0 until driver 2 reads the marker of batch 0"
@@ -100,6 +102,58 @@ def test_row_whose_transaction_timed_out_is_refused_and_sent_again_by_the_next_d
 @pytest.mark.parametrize("kind", ["noted before it is committed", "marker in a transaction of its own, earlier"])
 def test_models_own_schedule_breaks_what_only_the_end_or_only_the_middle_shows(kafka, kind):
     assert solve(KINDS[kind], kafka).broken
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_schedule_said_in_orders_breaks_the_sink_too(kafka, orders, kind):
+    said = in_orders(explore(KINDS[kind]).schedule)
+    assert attack(KINDS[kind], orders("\n".join(said)), kafka).broken, said
+
+
+def test_schedule_with_everything_in_it_is_said_in_orders(orders):
+    late_row = Event("driver 2", "row", 1, 2, answer=HELD)
+    events = (
+        Event("supervisor", "start", 0, whose="driver 2"),
+        Event("driver 2", "plan", 0, 1),
+        Event("driver 1", "wake"),
+        Event("driver 1", "plan", 0, answer="another driver has"),
+        Event("driver 2", "row", 0, 1, answer="ok"),
+        Event("broker", "time out"),
+        Event("driver 2", "plan", 1, 3),
+        late_row,
+        Event("network", "lose", 1, 2, request="row", whose="driver 2"),
+        Event("driver 2", "crash"),
+        Event("supervisor", "start", 1, whose="driver 3"),
+        Event("driver 3", "row", 1, 3, answer=HELD),
+        Event("network", "deliver again", 1, 3, request="row", whose="driver 3"),
+        Event("driver 3", "commit", 1, answer=HELD),
+        Event("driver 3", "crash"),
+        Event("supervisor", "restore and start", 1, whose="driver 4"),
+        Event("network", "deliver", 1, request="commit", whose="driver 3"),
+        Event("driver 4", "plan", 1, 3),
+    )
+    said = in_orders(Schedule("", events))
+    assert said == [
+        "freeze driver 1 before the plan of batch 0 of driver 2",
+        "wake driver 1 after the plan of batch 0 of driver 2",
+        "time out after row 1 of batch 0 of driver 2",
+        "lose row 0 of batch 1 of driver 2",
+        "repeat row 1 of batch 1 of driver 3",
+        "hold the commit of batch 1 of driver 3 until the plan of batch 1 of driver 4",
+        "restore an older checkpoint after row 1 of batch 1 of driver 3",
+    ]
+    orders("\n".join(said))
+
+
+def test_freezing_is_a_step_and_a_restored_last_batch_that_cannot_grow_is_remarked_upon(kafka, orders):
+    freeze, restore = "freeze driver 1 after row 0 of batch 0", "restore an older checkpoint after the note of batch 1"
+    outcome = attack(KINDS["at least once"], orders(f"{freeze}\n{restore}"), kafka)
+    words = [str(event) for event in outcome.happened.events]
+    assert words[2:4] == ["driver 1 is frozen", "supervisor starts driver 2 from the checkpoint, at batch 0"]
+    assert outcome.remarks == (
+        f"line 2 ({restore}): batch 1 is the last, and the source has no more for it: planned anew, it is the same",
+    )
+    assert outcome.broken
 
 
 @pytest.mark.parametrize(

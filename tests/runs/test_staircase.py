@@ -9,13 +9,15 @@ import uuid
 
 import pytest
 
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.expected import count_by_window
 from labs.faults.fault import Fault
+from labs.faults.supervisor import GaveUp
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay
 from labs.runs import staircase
-from labs.runs.staircase import CHECKPOINT, NO_CHECKPOINT
+from labs.runs.staircase import CHECKPOINT, NO_CHECKPOINT, Stage
 from tests.conftest import RECORDS_PER_BATCH
 
 
@@ -26,13 +28,12 @@ def climb(spark, broker):
     source = create_topic(servers, f"classroom-{uuid.uuid4().hex}", 1)
     close_windows(replay(accesses, servers, source).last_time_ms, servers, source)
 
-    def climb(stage, fault):
+    def climb(stage, fault, **options):
         expected = count_by_window(accesses)
-        outcome = staircase.run_stage(
-            stage, spark, servers, expected, fault, source_topic=source, records_per_batch=RECORDS_PER_BATCH
-        )
+        options |= {"source_topic": source, "records_per_batch": RECORDS_PER_BATCH}
+        outcome = staircase.run_stage(stage, spark, servers, expected, fault, **options)
         assert outcome.struck == outcome.faults
-        return outcome.audit.lost, outcome.audit.duplicated
+        return outcome
 
     return climb
 
@@ -53,4 +54,16 @@ def climb(spark, broker):
     ids=lambda value: getattr(value, "name", value),
 )
 def test_crash_doubles_exactly_what_was_published(climb, stage, point, duplicated):
-    assert climb(stage, Fault(point, 4)) == (0, duplicated)
+    outcome = climb(stage, Fault(point, 4))
+    assert outcome.finished
+    assert (outcome.audit.lost, outcome.audit.duplicated) == (0, duplicated)
+
+
+def test_run_that_cannot_go_on_is_given_up_and_audited_only_if_that_was_asked_for(climb):
+    refuses = Stage("no checkpoint, and a marker", ExactlyOnceKafkaSink, keeps_checkpoint=False)
+    outcome = climb(refuses, Fault("before_commit", 4), may_give_up=True)
+    assert not outcome.finished
+    assert "SinkRefused" in str(outcome.attempts[-1].error)
+    assert outcome.audit.lost > 0
+    with pytest.raises(GaveUp):
+        climb(refuses, Fault("before_commit", 4))

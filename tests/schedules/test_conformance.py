@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import subprocess
@@ -9,11 +10,14 @@ import sys
 
 import pytest
 
-from labs.schedules.conformance import WALKED, conforms, walk
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.plan import spelled
+from labs.schedules.conformance import WALKED, Walk, conforms, walk
 from labs.schedules.model.checker import explore
+from labs.schedules.model.state import Marker
 from labs.schedules.replay.bench import replay_bench
 from labs.schedules.replay.gated_sink import GatedSink
-from labs.schedules.schedule import Event
+from labs.schedules.schedule import Event, Schedule
 
 WALKS = range(1, 7)
 
@@ -38,7 +42,13 @@ def test_walks_are_drawn_by_seed_and_meet_everything():
     assert network >= {(action, request) for action in ("deliver", "deliver again", "lose") for request in held}
     assert {event.answer for event in drawn} >= {"fenced", "held", "as planned before", "another driver has"}
     assert {"crash", "wake", "start", "note"} <= {event.action for event in drawn}
-    assert any(walk(seed).state.noted == WALKED.batches - 1 for seed in range(1, 101))
+    ends = [walk(seed).state for seed in range(1, 101)]
+    assert {state.marker for state in ends} == {None, Marker(0, 1), Marker(1, 2), Marker(2, 3)}
+    assert any(state.refused for state in ends)
+    for state in ends:  # the undisturbed end that each walk is taken to
+        for _, following in WALKED.ending(state) if not state.refused else ():
+            state = following
+        assert state.refused or (WALKED.visible(state), state.marker) == ((0, 1, 2), Marker(2, 3))
 
 
 def test_walk_is_the_same_in_each_process():
@@ -60,6 +70,29 @@ def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypa
     monkeypatch.setattr(GatedSink, "decide", lambda *_: False)
     drawn = next(each for each in map(walk, itertools.count(1)) if any(map(finds_its_batch, each.schedule.events)))
     assert conforms(drawn, kafka, spark)
+
+
+def test_rows_and_marker_on_the_broker_are_compared_with_the_models(kafka, spark):
+    drawn = next(each for each in map(walk, itertools.count(1)) if each.state.marker and not each.state.refused)
+    other = drawn.state._replace(marker=Marker(7, 8), log=(*drawn.state.log, (9, 7, "committed")))
+    rows, (batch, end, _) = WALKED.visible(drawn.state), drawn.state.marker
+    assert conforms(drawn._replace(state=other), kafka, spark)[:2] == [
+        f"after the walk, rows: the model says {(*rows, 9)}, and Kafka has {rows}",
+        f"after the walk, marker: the model says (7, 8), and Kafka has {(batch, end)}",
+    ]
+
+
+def test_wrong_marker_that_nobody_reads_again_is_seen_on_the_broker(kafka, spark, monkeypatch):
+    quiet, last, send = Walk(Schedule("undisturbed", ()), WALKED.start()), WALKED.batches - 1, MarkerStore.send
+    assert conforms(quiet, kafka, spark) == []
+
+    def send_another_plan(store, marker, *where):
+        if marker.batch_id == last:
+            marker = dataclasses.replace(marker, plan=spelled({"end": 99}))
+        send(store, marker, *where)
+
+    monkeypatch.setattr(MarkerStore, "send", send_another_plan)
+    assert conforms(quiet, kafka, spark) == ["in the end, marker: the model says (2, 3), and Kafka has (2, 99)"]
 
 
 def finds_its_batch(event: Event) -> bool:

@@ -43,16 +43,41 @@ def test_text_alternative_is_the_schedule_in_words(drawing):
 
 def test_every_actor_has_a_lane_and_every_step_a_number(drawing):
     texts = [text.text for text in drawing.iter(f"{SVG}text")]
-    assert {"driver 1", "driver 2", "Kafka", "a reader sees"} <= set(texts)
+    assert {"supervisor", "driver 1", "driver 2", "network", "Kafka", "a reader sees"} <= set(texts)
     assert [text for text in texts[:40] if text in map(str, range(1, 11))] >= ["1", "2"]
     assert {"crashes", "held", "fenced", "starts at batch 0", "aborts: timed out"} <= set(texts)
 
 
-def test_a_long_answer_leaves_room_for_what_the_reader_sees():
-    long = Event("driver 1", "row", 0, 0, 0, "InvalidProducerEpochError")
-    drawing = ElementTree.fromstring(draw(SCHEDULE._replace(events=(*EVENTS, long))))
+def test_supervisor_and_network_have_a_lane_where_they_act():
+    quiet = ElementTree.fromstring(draw(Schedule("alone", EVENTS[:2])))
+    texts = [text.text for text in quiet.iter(f"{SVG}text")]
+    assert texts[:4] == ["alone: no anomaly", "driver 1", "Kafka", "a reader sees"]
+
+
+def test_supervisors_arrow_goes_from_its_lane_to_the_driver_that_it_starts(drawing):
     at = {text.text: int(text.get("x")) for text in drawing.iter(f"{SVG}text")}
-    assert at["a reader sees"] - at[long.answer] > 7 * len(long.answer)
+    starts = next(int(text.get("y")) for text in drawing.iter(f"{SVG}text") if text.text == "starts at batch 0")
+    [arrow] = [line for line in drawing.iter(f"{SVG}line") if line.get("y1") == line.get("y2") == str(starts - 4)]
+    assert int(arrow.get("x1")) == at["supervisor"]
+    assert at["driver 2"] - 12 <= int(arrow.get("x2")) <= at["driver 2"]
+
+
+def test_lane_is_dotted_while_its_driver_sleeps_and_once_it_is_gone():
+    start, wake = Event("supervisor", "start", 0, whose="driver 2"), Event("driver 1", "wake")
+    events = (Event("driver 1", "plan", 0, 1), start, wake, Event("driver 1", "row", 0, 0, 0, "fenced"))
+    drawn = ElementTree.fromstring(draw(Schedule("zombie", events)))
+    at = {text.text: text.get("x") for text in drawn.iter(f"{SVG}text")}["driver 1"]
+    lane = [line for line in drawn.iter(f"{SVG}line") if line.get("x1") == line.get("x2") == at]
+    assert ["dotted" if line.get("stroke-dasharray") else "solid" for line in lane] == ["solid", "dotted"] * 2
+
+
+def test_texts_of_one_step_do_not_run_into_each_other():
+    long = "InvalidProducerIdMappingError"
+    events = (Event("driver 1", "commit", 0, epoch=0, answer=long, sees=(0,)), *EVENTS)
+    drawn = ElementTree.fromstring(draw(Schedule("recorded", events)))
+    [answer] = [text for text in drawn.iter(f"{SVG}text") if text.text == long]
+    boxes = [int(box.get("x")) for box in drawn.iter(f"{SVG}rect") if box.get("rx")]
+    assert int(answer.get("x")) + 6.5 * len(long) < min(boxes)
 
 
 def test_abort_and_its_delivery_and_a_plan_that_nobody_has_read_are_drawn():

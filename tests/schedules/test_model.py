@@ -91,6 +91,24 @@ def test_every_action_and_every_fault_is_taken_in_the_sink():
     assert ("broker", "forget the marker", "") in explored("marker that expires").taken
 
 
+def test_every_action_and_every_fault_is_taken_in_the_other_models():
+    """Two phases, whoever reads on, and the shared transaction: all that their programs and their luck are made of."""
+    starts = {("supervisor", "start", "")}
+    two_phases = {("driver", action, "") for action in ("fence", "row", "decide", "commit")} | starts
+    assert explored("two phases").taken.keys() == two_phases
+    assert ("broker", "time out", "") in explored("two phases, with a timeout").taken
+    for name, actions in {
+        "offset last, keyed": ("read", "write", "commit the offset"),
+        "offset in the transaction": ("read", "write with the offset"),
+    }.items():
+        consumed = {("consumer", action, "") for action in actions} | {("supervisor", "start at record", "")}
+        assert explored(name).taken.keys() == consumed
+    shared = {("network", fate, "row") for fate in ("deliver", "deliver again", "lose the answer")}
+    shared |= {("supervisor", "run again", ""), ("driver", "commit", "")}
+    shared |= {(task, "row", "") for task in ("task", "task 1 again", "task 2 again")}
+    assert explored("shared transaction").taken.keys() == shared
+
+
 def test_sink_refuses_where_the_checkpoint_is_an_older_one():
     stage = MODELS["the sink, older checkpoint"]
     seen, waiting = set(), [stage.start()]
@@ -104,6 +122,29 @@ def test_sink_refuses_where_the_checkpoint_is_an_older_one():
 
 def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():
     assert explore(dataclasses.replace(MODELS["the sink, marker deleted"], has_witness=False)).anomaly == "doubled"
+
+
+@pytest.mark.parametrize(
+    ("name", "restarts_from", "anomaly"),
+    [
+        ("at least once", "earliest", "doubled"),
+        ("transactions, no marker", "earliest", "doubled"),
+        ("at least once", "latest", "lost"),
+        ("the sink", "earliest", None),
+        ("the sink", "latest", "lost"),
+    ],
+)
+def test_what_a_restart_without_a_checkpoint_does(name, restarts_from, anomaly):
+    """The sink doubles nothing: it finds another query's marker, and refuses. Nobody saves what a restart skips."""
+    one_row = {"keeps_checkpoint": False, "restarts_from": restarts_from, "rows": 1, "luck": ()}
+    found = explore(dataclasses.replace(MODELS[name], **one_row))
+    assert (found.complete, found.anomaly) == (True, anomaly), found.schedule
+    assert found.anomaly is None or "start anew" in {event.action for event in found.moves}
+
+
+def test_marker_that_is_a_write_of_its_own_can_come_too_late():
+    without_transaction = Stage("", ("plan", "read marker", "rows", "marker", "note"), luck=())
+    assert explore(without_transaction).anomaly == "doubled"
 
 
 @pytest.mark.parametrize(

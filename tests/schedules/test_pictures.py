@@ -12,6 +12,7 @@ import pytest
 from exactly_once_kafka.points import FAULT_POINTS
 from labs.schedules.pictures.batch import draw_batch
 from labs.schedules.pictures.coordinator import draw_coordinator
+from labs.schedules.pictures.one_step import draw_commits, draw_readers
 from labs.schedules.pictures.pipeline import draw_pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +20,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = {
     "draw_pipeline()": draw_pipeline(),
     "draw_coordinator()": draw_coordinator(),
+    "draw_readers()": draw_readers(),
+    "draw_commits()": draw_commits(),
     "draw_batch()": draw_batch(),
     "draw_batch(transaction=False, batch=3)": draw_batch(transaction=False, batch=3),
     **{f"draw_batch({point!r})": draw_batch(point) for point in FAULT_POINTS},

@@ -249,6 +249,16 @@ def test_points_tell_of_plans_and_notes_and_pass_on_what_breaks():
     assert str(recorder.schedule("").events[0]) == "driver 2 plans batch 0"
 
 
+def test_starts_and_awakenings_are_told_in_words():
+    recorder = Recorder(None, "results")
+    recorder.starts("producer 2")
+    recorder.wakes("producer 1")
+    told = recorder.schedule("a lane", "valid")
+    assert told.events == (Event("supervisor", "start", whose="producer 2"), Event("producer 1", "wake"))
+    assert str(told) == "a lane: valid\n  1. supervisor starts producer 2\n  2. producer 1 wakes up"
+    assert {"starts", "wakes up"} <= {text.text for text in ElementTree.fromstring(draw(told)).iter() if text.text}
+
+
 # The sink itself
 
 

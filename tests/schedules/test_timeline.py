@@ -207,7 +207,8 @@ def test_where_there_are_no_widgets_there_is_a_picture_and_words(name):
     shown = widget._repr_mimebundle_()
     bundle = shown[0] if isinstance(shown, tuple) else shown
     assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert bundle["text/html"].startswith('<img src="data:image/svg+xml;base64,')
+    assert bundle["text/html"].startswith('<img data-timeline="{&quot;shown&quot;: ')
+    assert 'src="data:image/svg+xml;base64,' in bundle["text/html"]
     lines = bundle["text/plain"].splitlines()
     assert lines[0] == "batch 1, amid the rows (mid_transaction): the job crashes."
     assert lines[2].startswith("Then a reader sees 0, 1, 2, 3")

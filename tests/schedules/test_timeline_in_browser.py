@@ -13,6 +13,7 @@ from labs.equipment.eventually import eventually
 from labs.schedules.timeline.course import CRASH, LOST_ACKNOWLEDGEMENT
 from labs.schedules.timeline.data import timeline_data
 from labs.schedules.timeline.places import PLACES
+from labs.schedules.timeline.publish import script
 from labs.schedules.timeline.switches import LABELS, PRESETS, Switches
 from labs.schedules.timeline.timeline import timeline
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
@@ -21,15 +22,16 @@ LAST = len(PLACES) - 1
 AFTER_COMMIT = next(n for n, each in enumerate(PLACES) if each.points[:1] == ("after_commit",) and each.batch == 1)
 # What stands on the page: where, what a reader sees then and in the end, why, and the steps.
 READ = """
-const text = (part) => [...document.querySelectorAll(`.eo-timeline ${part}`)].map((each) => each.textContent);
-const boxes = [...document.querySelectorAll(".eo-sight .eo-records")];
+const root = document.querySelector(".eo-timeline"), all = (part) => [...root.querySelectorAll(part)];
+const text = (part) => all(part).map((each) => each.textContent);
 return {
   where: text(".eo-where")[0],
-  seen: boxes.map((each) => [...each.children].map((box) => [Number(box.textContent), box.matches(".eo-again")])),
+  seen: all(".eo-sight .eo-records").map((each) =>
+    [...each.children].map((box) => [Number(box.textContent), box.matches(".eo-again")])),
   verdicts: text(".eo-verdict"),
-  wrong: [...document.querySelectorAll(".eo-sight")].map((each) => each.matches(".eo-wrong")),
+  wrong: all(".eo-sight").map((each) => each.matches(".eo-wrong")),
   why: text(".eo-why")[0],
-  steps: [...document.querySelectorAll(".eo-list li")].map((each) => each.firstChild.textContent),
+  steps: all(".eo-list li").map((each) => each.firstChild.textContent),
 };
 """
 
@@ -237,6 +239,28 @@ def test_two_on_a_page_do_not_disturb_each_other(browser, tmp_path):
     faults = [browser.execute_script(f"return models.{name}.get('fault')") for name in two]
     assert faults == [LOST_ACKNOWLEDGEMENT, CRASH]
     assert findings_of_axe(browser) == []
+
+
+def test_on_a_published_page_the_picture_becomes_live(browser, tmp_path):
+    """As `make site` does it: a page from a file system, with what a notebook keeps of the widget."""
+    stills = [timeline(stage, place="before_commit", only=["marker"]) for stage in ("the sink", "at least once")]
+    pictures = "".join(html_of(each) for each in stills)
+    (tmp_path / "timeline.js").write_text(script())
+    page = "<!DOCTYPE html><html lang=en><meta charset=utf-8><title>A lesson</title><main><h1>A lesson</h1>{}</main>{}"
+    (tmp_path / "page.html").write_text(page.format(pictures, "<script src=timeline.js></script>"))
+    browser.get((tmp_path / "page.html").as_uri())
+    place = stills[0].place
+    assert_shows(browser, PRESETS["the sink"], place)
+    browser.find_element(By.CSS_SELECTOR, "[type=checkbox]").click()
+    assert_shows(browser, PRESETS["transactions, no marker"], place)
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".eo-timeline")) == 2
+    assert browser.find_elements(By.TAG_NAME, "img") == []
+    assert (complaints(browser), findings_of_axe(browser)) == ([], [])
+
+
+def html_of(widget) -> str:
+    shown = widget._repr_mimebundle_()
+    return (shown[0] if isinstance(shown, tuple) else shown)["text/html"]
 
 
 def test_in_a_jupyterlab(browser, jupyterlab):

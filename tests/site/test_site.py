@@ -6,11 +6,13 @@ import re
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from labs.schedules.timeline.timeline import timeline
 from labs.site.build import ROOT, build
 from labs.site.pages import find_pages, link
 from labs.site.questions import ask_in_browser
@@ -97,6 +99,20 @@ def test_a_lesson_without_questions_stays_as_it_is():
     cell = {"cell_type": "code", "source": "%matplotlib inline\nx = 1", "outputs": []}
     ask_in_browser([cell])
     assert cell["outputs"] == []
+
+
+def test_the_picture_of_a_timeline_becomes_live_where_there_is_one(browser, tmp_path):
+    html = timeline("the sink")._repr_mimebundle_()[0]["text/html"]
+    shown = nbformat.v4.new_output("execute_result", {"text/html": html})
+    cells = [nbformat.v4.new_markdown_cell("# A lesson"), nbformat.v4.new_code_cell("timeline()", outputs=[shown])]
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "notebooks" / "02_a_lesson.ipynb")
+    (tmp_path / "README.md").write_text("# The lab\n")
+    build(tmp_path / "site", tmp_path)
+    assert "timeline.js" not in (tmp_path / "site" / "index.html").read_text()
+    open_page(browser, tmp_path / "site", "notebooks/02_a_lesson.html")
+    wait_for(browser, "return document.querySelector('.eo-timeline [role=slider]')?.ariaValueText")
+    assert (complaints(browser), findings_of_axe(browser)) == ([], [])
 
 
 def open_page(browser, site: Path, page: str):

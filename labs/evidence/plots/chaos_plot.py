@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
@@ -49,7 +51,7 @@ def _name_the_end(ax: Axes, report: ChaosReport) -> None:
     end = 60 * report.plan.minutes
     late = max([end, *(sample.seconds for sample in report.samples)]) < 1.3 * end  # no room to the right of it
     text = f"the plan's {end:g} s are over" + (", only what it owes still strikes" if report.plan.least else "")
-    place = {"xytext": (-5, 0), "ha": "right"} if late else {"xytext": (5, 0), "ha": "left"}
+    place: dict[str, Any] = {"xytext": (-5, 0), "ha": "right"} if late else {"xytext": (5, 0), "ha": "left"}
     between = ax.get_xaxis_transform()
     paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     ax.annotate(

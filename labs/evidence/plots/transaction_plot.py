@@ -27,7 +27,7 @@ LOOK: dict[str, dict[str, Any]] = {
     "abort marker": {"facecolor": DARK, "edgecolor": DARK},
 }
 LETTERS = {"commit marker": "C", "abort marker": "A"}
-TORN = {"facecolor": COLOURS[Fate.WRONG], "edgecolor": "black", "hatch": "...", "linewidth": 0.6}
+TORN: dict[str, Any] = {"facecolor": COLOURS[Fate.WRONG], "edgecolor": "black", "hatch": "...", "linewidth": 0.6}
 MOST_LETTERS = 60  # offsets; with more, a box is narrower than a letter
 HEIGHT = 0.7  # of a box, of 1 per producer
 
@@ -41,25 +41,31 @@ def plot_transactions(
     torn: Collection[int] = (),
     names: Mapping[int, str] = MappingProxyType({}),
 ) -> Axes:
-    """Plot a partition's log, as `dump_log` returns it, by offset, one line for each producer.
+    """Plot a partition's log, as `dump_log` returns it, by offset: one line for each producer and each of its epochs.
 
     `lso` is the last stable offset. What lies behind it is shaded. `torn` are the offsets of records of which a reader
     sees a part of their batch only, `names` what to write on records, by offset.
     """
-    producers = list(dict.fromkeys(log_entries["producer id"]))
+    columns = log_entries["producer id"], log_entries["epoch"]
+    producers = list(dict.fromkeys(zip(*columns, strict=True)))
     ax = ax or new_axes(9, 1.9 + 0.5 * len(producers))
     dress(ax, title or _finding(log_entries, lso), "offset", "", grid="")
     if log_entries.empty:
         say_instead(ax, "nothing was written to it yet")
         return ax
     letters = len(log_entries) <= MOST_LETTERS
-    for lane, producer in enumerate(producers):
-        _draw(ax, lane, log_entries[log_entries["producer id"] == producer], letters)
-    _draw_torn(ax, log_entries, producers, torn)
+    for lane, (producer, epoch) in enumerate(producers):
+        _draw(ax, lane, log_entries[(columns[0] == producer) & (columns[1] == epoch)], letters)
+    lanes = {
+        offset: producers.index(each)
+        for offset, each in zip(log_entries.index, zip(*columns, strict=True), strict=True)
+    }
+    for offset in torn:
+        ax.add_patch(Rectangle((offset - 0.42, lanes[offset] - HEIGHT / 2), 0.84, HEIGHT, **TORN))
     for offset, name in names.items() if letters else ():
-        lane = producers.index(log_entries.loc[offset, "producer id"])
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # on the dots of what is torn
-        ax.text(offset, lane, name, ha="center", va="center", fontsize=9, bbox=paper if offset in torn else None)
+        box = paper if offset in torn else None
+        ax.text(offset, lanes[offset], name, ha="center", va="center", fontsize=9, bbox=box)
     first, end = log_entries.index[0], log_entries.index[-1] + 1
     if lso < end:
         ax.axvspan(lso - 0.5, end - 0.5, color=NOTHING_KNOWN, alpha=0.6, zorder=0, linewidth=0)
@@ -67,7 +73,7 @@ def plot_transactions(
     ax.axvline(end - 0.5, color="black", linewidth=1.2)
     _name_lines(ax, lso, first, end)
     ax.set(xlim=(first - 0.7, end - 0.3), ylim=(len(producers) - 0.4, -1.1), xlabel="offset")
-    ax.set_yticks(range(len(producers)), [f"producer {each}" if each >= 0 else "no producer id" for each in producers])
+    ax.set_yticks(range(len(producers)), [_name_of(*each) for each in producers])
     ax.xaxis.set_major_locator(MaxNLocator(int(_inches(ax) * 3), integer=True, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     ax.tick_params(axis="y", length=0)
@@ -89,10 +95,8 @@ def _draw(ax: Axes, lane: int, entries: pandas.DataFrame, letters: bool) -> None
                 ax.text(offset, lane, LETTERS[status], color="white", ha="center", va="center", fontsize=9)
 
 
-def _draw_torn(ax: Axes, entries: pandas.DataFrame, producers: list[int], torn: Collection[int]) -> None:
-    for offset in torn:
-        lane = producers.index(entries.loc[offset, "producer id"])
-        ax.add_patch(Rectangle((offset - 0.42, lane - HEIGHT / 2), 0.84, HEIGHT, **TORN))
+def _name_of(producer: int, epoch: int) -> str:
+    return f"producer {producer}, epoch {epoch}" if producer >= 0 else "no producer id"
 
 
 def _name_lines(ax: Axes, lso: int, first: int, end: int) -> None:

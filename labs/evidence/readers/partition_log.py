@@ -68,7 +68,7 @@ def read_log(broker: Broker | ExternalBroker, topic: str, partition: int = 0) ->
     if not copies:
         raise NoSuchPartition(f"no broker has a log of partition {partition} of topic {topic!r} in its directory")
     segments = max(map(_segments, copies), key=lambda files: sum(file.stat().st_size for file in files))
-    return _decided(list(_entries(_dump(segments))))
+    return _decided(list(_entries(dump_segments(segments))))
 
 
 def dump_log(broker: Broker | ExternalBroker, topic: str, partition: int = 0) -> pandas.DataFrame:
@@ -86,11 +86,12 @@ def _segments(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.log"))
 
 
-def _dump(segments: list[Path]) -> str:
+def dump_segments(segments: list[Path], *options: str) -> str:
+    """Return what Kafka's tool prints of these files of one directory. Raises BrokerError."""
     command = [
         find_java().executable,
         *("-XX:+UseSerialGC", *QUICK_START, f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
-        *("-cp", os.pathsep.join(map(str, broker_jars())), DUMP, "--print-data-log"),
+        *("-cp", os.pathsep.join(map(str, broker_jars())), DUMP, "--print-data-log", *options),
         # By name, in the directory: the tool splits a path at commas.
         *("--files", ",".join(segment.name for segment in segments)),
     ]

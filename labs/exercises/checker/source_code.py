@@ -77,7 +77,7 @@ def _functions(text: str) -> set[str]:
 
 def notebook_of(exercise: str) -> Path:
     """Return the exercise's notebook, which begins with its number. Raises NoSource."""
-    found = sorted(NOTEBOOKS.glob(f"[0-9]_{exercise}.ipynb"))
+    found = sorted(NOTEBOOKS.glob(f"[0-9]*_{exercise}.ipynb"))
     if not found:
         raise NoSource(f"{exercise} has no notebook in {NOTEBOOKS}; name the file with your solution")
     return found[0]

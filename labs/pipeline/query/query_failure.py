@@ -29,6 +29,7 @@ KNOWN = {
 
 def why(error: BaseException | None) -> str:
     """Say in one line why a query, or a job that ran one, failed."""
+    error = _behind(error)
     text = str(error)
     module, name, message = _raised(text)
     if name and not module.startswith(MESSENGERS):
@@ -45,6 +46,14 @@ def why(error: BaseException | None) -> str:
     if module.startswith("pyspark"):
         return message
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def _behind(error: BaseException | None) -> BaseException | None:
+    """Return what Spark's driver was told by another part of Spark, where that is all that the error passes on."""
+    cause = error
+    while cause is not None and "Exception thrown in awaitResult" in str(cause).partition("\n")[0]:
+        cause = getattr(cause, "_cause", None)
+    return error if cause is None else cause
 
 
 def _raised(text: str) -> tuple[str, str, str]:

@@ -57,6 +57,10 @@ ORDER = re.compile(
 )
 
 
+class NoOrders(ScheduleError):
+    """A schedule in which nothing is ordered."""
+
+
 @dataclass(frozen=True)
 class Moment:
     """A step of a driver; of any, if `driver` is None. `step` is None at the end, when nobody has anything left to do.
@@ -98,7 +102,7 @@ def parse_orders(lines: Iterable[str]) -> list[Order]:
         if text := " ".join(line.partition("#")[0].split()):
             orders.append(_order(number, text))
     if not orders:
-        raise ScheduleError(f"the schedule has no orders; write some lines such as: {EXAMPLES[0]}")
+        raise NoOrders(f"the schedule has no orders; write some lines such as: {EXAMPLES[0]}")
     return orders
 
 

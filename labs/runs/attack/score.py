@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from labs.equipment.text_file import text_of
+from labs.runs.attack.spoken import in_orders
 from labs.schedules.model.checker import explore
 from labs.schedules.model.kafka import Stage
-from labs.schedules.schedule import HELD, PROGRAM, STARTS, Event
 
 
 class Score(NamedTuple):
@@ -39,23 +39,13 @@ def score(player: str, seed: int, stage: Stage, steps: int, broken: bool, blind:
 def fewest(stage: Stage) -> int:
     """Return how many orders the model's shortest schedule takes: those of its events that are no undisturbed course.
 
-    Shortest in its events, which need not be the one with the fewest orders. Nothing is counted where the supervisor
-    gives up a driver that waits for an answer. What only shows when everybody is gone takes the crash of one. Raises
-    ValueError if the model finds nothing.
+    Shortest in its events, which need not be the one with the fewest orders. Raises ValueError if the model finds
+    nothing.
     """
     found = explore(stage)
     if found.anomaly is None:
         raise ValueError(f"the model finds nothing wrong in {stage.name}, so there is no score")
-    events = found.schedule.events
-    return max(1, sum(_is_order(n, event, events) for n, event in enumerate(events)))
-
-
-def _is_order(n: int, event: Event, events: tuple[Event, ...]) -> bool:
-    if event.action == "start":
-        before = [each for each in events[:n] if PROGRAM.fullmatch(each.actor) and each.action != "crash"]
-        return not (before and before[-1].answer == HELD)
-    disturbs = ("wake", "time out", "forget the marker", *(each for each in STARTS if each != "start"))
-    return event.answer == HELD or event.action in disturbs
+    return len(in_orders(found.schedule))
 
 
 def read_scores(file: Path) -> list[Score]:

@@ -43,8 +43,13 @@ def strike(order: Order, watch: Watch, turns: Turns) -> None:
     if order.driver:
         _strike_driver(order.verb, f"driver {order.driver}", watch, turns)
     elif order.verb == "restore":
-        if not watch.player.checkpoint.planned:
+        newest = len(watch.player.checkpoint.planned) - 1
+        if newest < 0:
             raise CannotPlay("nothing is in the checkpoint yet, so there is no older one")
+        if newest == watch.player.stage.batches - 1:
+            watch.remarks.append(
+                f"{order}: batch {newest} is the last, and the source has no more for it: planned anew, it is the same"
+            )
         turns.start("restore and start")
     elif order.verb == "time":
         if not _is_open(watch.events, "row", "marker"):
@@ -65,7 +70,7 @@ def _strike_driver(verb: str, name: str, watch: Watch, turns: Turns) -> None:
     elif driver.asleep == (verb == "freeze"):
         raise CannotPlay(f"{name} is {'frozen already' if driver.asleep else 'not frozen'} then")
     elif verb == "freeze":
-        turns.start("start")
+        watch.step(Event(name, "freeze"))
     else:
         turns.wake(name)
 

@@ -26,11 +26,12 @@ class Judged(NamedTuple):
 
 class Outcome(NamedTuple):
     """What came of an attack. `happened` has every step with what came back, `judged` what the auditor had to say
-    against it, `ended` how the last driver fared."""
+    against it, `ended` how the last driver fared; `remarks` are on orders that could do less than they say."""
 
     happened: Schedule
     judged: tuple[Judged, ...]
     ended: str
+    remarks: tuple[str, ...] = ()
 
     @property
     def broken(self) -> bool:
@@ -41,7 +42,7 @@ class Watch:
     """Takes the steps of a run, through a player. `progress` is told how many have been taken."""
 
     def __init__(self, player: Player, progress: Callable[[int], object]):
-        self.player, self.events = player, list[Event]()
+        self.player, self.events, self.remarks = player, list[Event](), list[str]()
         self._progress, self._judged = progress, list[Judged]()
 
     def step(self, event: Event) -> Event:
@@ -68,7 +69,7 @@ class Watch:
         self._note(judge(self.player, all_of_it=not is_refusal(ended)), None)
         named = dict.fromkeys(_name(anomaly) for each in self._judged for anomaly in each.counts)
         schedule = Schedule(self.player.stage.name, tuple(self.events), ", ".join(named) or None)
-        return Outcome(schedule, tuple(self._judged), in_words(ended))
+        return Outcome(schedule, tuple(self._judged), in_words(ended), tuple(self.remarks))
 
     def _audit_what_is_visible(self) -> Audit:
         """Expect of each batch that is to be seen the whole, and nothing twice."""

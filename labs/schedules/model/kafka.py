@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from labs.schedules.model.broker import FENCED, Answer, carried_out, is_open, timed_out
+from labs.schedules.model.broker import carried_out, is_open, timed_out
+from labs.schedules.model.driver import acts, at_its_step, hears
 from labs.schedules.model.properties import anomaly, ending
-from labs.schedules.model.state import COMING, NEVER, Driver, Request, State, begin, spent, with_driver
+from labs.schedules.model.state import COMING, Driver, Request, State, spent, with_driver
 from labs.schedules.schedule import REQUESTS, Event, ScheduleError
 
 STEPS = ("plan", "look", "fence", "read marker", "rows", "marker", "commit", "fence ahead", "note")
-REQUEST = {"look": "read marker", "fence ahead": "fence"}  # what a step sends, where it has another name
 
 
 @dataclass(frozen=True)
@@ -69,39 +69,49 @@ class Stage:
 
     def moves(self, state: State) -> Iterator[tuple[Event, State]]:
         """Yield what the network can do first: of schedules of one length, it delays the least in the one found."""
+        yield from self._network(state)
+        yield from self._drivers(state)
+        yield from self._broker(state)
+        yield from self._supervisor(state)
+
+    def _network(self, state: State) -> Iterator[tuple[Event, State]]:
         for request in state.net:
             yield self._arrives(state._replace(net=state.net - {request}), request, "deliver")
             if "deliver again" in state.luck and not request.copy:
                 again = state.net - {request} | {request._replace(copy=True)}
                 yield self._arrives(spent(state, "deliver again")._replace(net=again), request, "deliver again")
             if "lose" in state.luck and not request.copy:
-                yield _network("lose", request), spent(state, "lose")._replace(net=state.net - {request})
+                yield _carries("lose", request), spent(state, "lose")._replace(net=state.net - {request})
+
+    def _drivers(self, state: State) -> Iterator[tuple[Event, State]]:
         for n, driver in enumerate(state.drivers):
             if driver.alive and not driver.waiting and driver.batch < self.batches and not state.refused:
-                driver = self._at_its_step(driver)
+                driver = at_its_step(self, driver)
                 if not (self.program[driver.step] == "fence" and driver.epoch == COMING):
-                    yield self._acts(state, n, driver)
+                    yield acts(self, state, n, driver)
+
+    def _broker(self, state: State) -> Iterator[tuple[Event, State]]:
         if "time out" in state.luck and is_open(state):
             yield Event("broker", "time out"), timed_out(spent(state, "time out"))
         if "forget the marker" in state.luck and state.marker:
             forgetful = spent(state, "forget the marker")._replace(marker=None, topic=state.topic + 1)
             yield Event("broker", "forget the marker"), forgetful
-        if len(state.drivers) < self.drivers and not state.refused:
-            number, batch = len(state.drivers) + 1, state.noted + 1
-            if self.keeps_checkpoint:
-                yield (
-                    Event("supervisor", "start", batch, whose=f"driver {number}"),
-                    state._replace(drivers=(*state.drivers, Driver(batch))),
-                )
-            else:
-                yield self._starts_anew(state, f"driver {number}")
-            if "restore and start" in state.luck and state.planned:
-                batch = min(state.noted + 1, len(state.planned) - 1)
-                gone = _gone(state.drivers)
-                restored = spent(state, "restore and start")._replace(
-                    drivers=(*gone, Driver(batch)), planned=state.planned[:-1], noted=batch - 1, grown=True
-                )
-                yield Event("supervisor", "restore and start", batch, whose=f"driver {number}"), restored
+
+    def _supervisor(self, state: State) -> Iterator[tuple[Event, State]]:
+        if len(state.drivers) == self.drivers or state.refused:
+            return
+        batch, name = state.noted + 1, f"driver {len(state.drivers) + 1}"
+        if self.keeps_checkpoint:
+            started = state._replace(drivers=(*state.drivers, Driver(batch)))
+            yield Event("supervisor", "start", batch, whose=name), started
+        else:
+            yield self._starts_anew(state, name)
+        if "restore and start" in state.luck and state.planned:
+            batch = min(batch, len(state.planned) - 1)
+            restored = spent(state, "restore and start")._replace(
+                drivers=(*_gone(state.drivers), Driver(batch)), planned=state.planned[:-1], noted=batch - 1, grown=True
+            )
+            yield Event("supervisor", "restore and start", batch, whose=name), restored
 
     def _starts_anew(self, state: State, name: str) -> tuple[Event, State]:
         """Start a new query with an empty checkpoint. Its batches are counted on, where it skips what is planned."""
@@ -109,57 +119,8 @@ class Stage:
         batch = len(planned)
         fresh = state._replace(drivers=(*_gone(state.drivers), Driver(batch)), planned=planned, noted=batch - 1)
         event = Event("supervisor", "start anew", row=planned[-1] if planned else 0, whose=name)
-        return event, fresh._replace(hole=False, query=state.query + 1, first=batch)
-
-    def _acts(self, state: State, n: int, driver: Driver) -> tuple[Event, State]:
-        """Let a driver take its next step: write to its checkpoint, or send a request."""
-        actor, step, batch = f"driver {n + 1}", self.program[driver.step], driver.batch
-        if step == "plan":
-            return self._plans(state, n, driver)
-        if step == "note":
-            noted = state._replace(noted=max(state.noted, batch), hole=state.hole or not driver.computed)
-            if state.noted >= batch:  # another driver has: Spark finds the file there, and fails
-                return Event(actor, "note", batch, answer="it is noted"), with_driver(
-                    state, n, driver._replace(alive=False)
-                )
-            return Event(actor, "note", batch), with_driver(noted, n, self._next_step(driver))
-        what, row = ("row", begin(state, batch) + driver.row) if step == "rows" else (REQUEST.get(step, step), None)
-        number = batch * 100 + driver.step * 10 + driver.row
-        request = Request(n, what, batch, row, driver.epoch, number, state.planned[batch], state.query)
-        sent = state._replace(net=state.net | {request})
-        event = Event(actor, what, batch, row, None if what in ("fence", "read marker") else driver.epoch)
-        if step == "fence ahead":
-            return event, with_driver(sent, n, self._next_step(driver)._replace(epoch=COMING))
-        return event, with_driver(sent, n, driver._replace(waiting=True))
-
-    def _at_its_step(self, driver: Driver) -> Driver:
-        """Pass over what a driver need not do because it has an epoch, or will have one."""
-        needless: tuple[str, ...] = ()
-        if driver.epoch != NEVER:
-            needless = ("look", "fence") if self.keeps_epoch and driver.epoch != COMING else ("look",)
-        while self.program[driver.step] in needless:
-            driver = driver._replace(step=driver.step + 1)
-        return driver
-
-    def _next_step(self, driver: Driver) -> Driver:
-        """Go on to the next step of the program, or to the next batch."""
-        if driver.step + 1 < len(self.program):
-            return driver._replace(step=driver.step + 1)
-        return driver._replace(batch=driver.batch + 1, step=0, fresh=False, computed=False)
-
-    def _plans(self, state: State, n: int, driver: Driver) -> tuple[Event, State]:
-        batch, following = driver.batch, with_driver(state, n, self._next_step(driver))
-        if state.hole:
-            event = Event(f"driver {n + 1}", "plan", batch, answer="the state of the batch before is missing")
-            return event, with_driver(state, n, driver._replace(alive=False))
-        if batch < len(state.planned):
-            event = Event(f"driver {n + 1}", "plan", batch, state.planned[batch] - 1)
-            if driver.fresh:
-                return event._replace(answer="as planned before"), following
-            return event._replace(answer="another driver has"), with_driver(state, n, driver._replace(alive=False))
-        end = min(begin(state, batch) + self.rows + state.grown, self.rows * self.batches)
-        planned = following._replace(planned=(*state.planned, end), grown=False)
-        return Event(f"driver {n + 1}", "plan", batch, end - 1), planned
+        old = state.old_ends | frozenset(state.planned)
+        return event, fresh._replace(hole=False, query=state.query + 1, first=batch, old_ends=old)
 
     def _arrives(self, state: State, request: Request, action: str) -> tuple[Event, State]:
         """Let Kafka carry out a request, and its driver hear the answer if it still waits for it."""
@@ -175,41 +136,11 @@ class Stage:
             if request.what == "fence" and driver.epoch == COMING:
                 state = with_driver(state, n, driver._replace(epoch=int(answer or 0)))
             elif driver.waiting:
-                state = self._hears(state, n, driver._replace(waiting=False), request, answer)
+                state = hears(self, state, n, driver._replace(waiting=False), request, answer)
         said = answer if isinstance(answer, str) else "ok" if answer is None else f"epoch {answer}"
         if request.what == "read marker":
             said = f"batch {state.marker[0]}" if state.marker else "none"
-        return _network(action, request, said), state
-
-    def _hears(self, state: State, n: int, driver: Driver, request: Request, answer: Answer) -> State:
-        """Let a driver go on after an answer."""
-        following = self._next_step(driver)
-        if answer == FENCED:
-            return with_driver(state, n, driver._replace(alive=False))
-        if isinstance(answer, int):
-            following = following._replace(epoch=answer)
-        if request.what == "read marker":
-            return self._decides(state, n, following)
-        if request.what == "row":
-            row = driver.row + 1
-            more = row < state.planned[driver.batch] - begin(state, driver.batch)
-            following = driver._replace(row=row) if more else following._replace(row=0, computed=True)
-        return with_driver(state, n, following)
-
-    def _decides(self, state: State, n: int, following: Driver) -> State:
-        """Publish, skip what is published, or refuse what does not fit."""
-        batch, end = following.batch, state.planned[following.batch]
-        marker = state.marker
-        ours = marker is not None and marker.query == state.query
-        if marker and ours and marker.batch == batch and (marker.end == end or not self.marker_says_plan):
-            skipped = following._replace(step=self.program.index("note"), computed=self.drains)
-            return with_driver(state, n, skipped)
-        follows = ours and marker.batch == batch - 1 if marker else batch == state.first
-        if follows and (marker or state.witness in (None, state.topic)):
-            if self.has_witness and not state.marker:
-                state = state._replace(witness=state.topic)
-            return with_driver(state, n, following)
-        return with_driver(state._replace(refused=True), n, following._replace(alive=False))
+        return _carries(action, request, said), state
 
     # What must never be
 
@@ -228,7 +159,7 @@ def _gone(drivers: tuple[Driver, ...]) -> tuple[Driver, ...]:
     return tuple(driver._replace(alive=False) for driver in drivers)
 
 
-def _network(action: str, request: Request, answer: str = "") -> Event:
+def _carries(action: str, request: Request, answer: str = "") -> Event:
     assert request.what in REQUESTS
     carried = request.epoch if request.what not in ("fence", "read marker") else None
     return Event(

@@ -25,7 +25,7 @@ def anomaly(stage: Stage, state: State) -> str | None:
         # Batches follow each other without a gap, so what is visible begins with 0 and ends where a batch does.
         if records != set(range(len(records))):
             return "out of order"
-        if len(records) not in {*state.planned, *([state.marker[1]] if state.marker else [])}:
+        if len(records) not in {*state.planned, *state.old_ends, *([state.marker[1]] if state.marker else [])}:
             return "torn"
     # What is left when all drivers are gone and the network is empty.
     rest = state._replace(drivers=(), net=frozenset(), luck=(), remembered=frozenset(), grown=False)

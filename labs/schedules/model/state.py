@@ -60,6 +60,7 @@ class State(NamedTuple):
     hole: bool = False
     query: int = 0  # which one the checkpoint belongs to: a new one, if the checkpoint was gone
     first: int = 0  # the query's first batch
+    old_ends: frozenset[int] = frozenset()  # where batches of the queries before ended
     grown: bool = False  # the source has more for the next batch than it had when that was first planned
     witness: int | None = None  # in the checkpoint: in which topic the marker was to be, before anything was published
     topic: int = 0  # that the marker is in now: another one, if the first was deleted

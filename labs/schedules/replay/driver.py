@@ -18,6 +18,11 @@ class Step(NamedTuple):
     batch: int | None = None
     row: int | None = None
 
+    def __str__(self) -> str:
+        if self.action == "end":
+            return "none, since all its batches are done"
+        return f"{self.action} of batch {self.batch}" + ("" if self.row is None else f", record {self.row}")
+
 
 class Driver(Protocol):
     """Takes one step at a word. `taking` is the step that it waits for an answer to."""

@@ -6,17 +6,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from labs.pipeline.records import WINDOW_MS, result_value
 from labs.schedules.replay.checkpoint import SmallCheckpoint, Taken
+from labs.schedules.replay.program_client import Headers, ProgramClient
 from labs.schedules.replay.stepwise import Ended, serve
 
 # Kafka's ways to say that a younger producer has the name.
 FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
-PATIENCE = 60  # seconds
-ONE_SLICE = 0.1  # seconds; a longer wait is several of the client's, in which two errors at once end in a SystemError
-Headers = list[tuple[str, str | bytes | None]]  # as the client wants them
 
 
 class Driver:
@@ -28,10 +26,7 @@ class Driver:
         self._checkpoint = SmallCheckpoint(settings["checkpoint"])
         self._batch, self._step, self._row = settings["batch"], 0, 0
         self._fresh, self._computed, self._has_epoch, self._attempt = True, False, False, 0
-        self._kafka = {"bootstrap.servers": settings["bootstrap_servers"], "client.id": settings["client_id"]}
-        self._kafka |= {"log_level": 0}
-        self._producer = self._new_producer()
-        self._consumer: Consumer | None = None
+        self._kafka = ProgramClient(settings, transactional="commit" in self._program)
 
     @property
     def finished(self) -> bool:
@@ -82,16 +77,13 @@ class Driver:
         return "as planned before" if again else ""
 
     def _fence(self) -> str:
-        if self._has_epoch:
-            self._producer = self._new_producer()  # a client asks but once for its epoch
-        self._producer.init_transactions(PATIENCE)
+        self._kafka.ask_for_epoch()
         self._has_epoch = True
-        self._producer.begin_transaction()
         self._go_on()
         return "ok"
 
     def _read_marker(self) -> str:
-        marker = self._last_marker()
+        marker = self._kafka.last_marker()
         batch, end = self._batch, self._end
         done, its_end = marker or (-1, 0)
         if done == batch and (its_end == end or not self._settings["marker_says_plan"]):
@@ -111,7 +103,7 @@ class Driver:
         ]
         if last or "commit" in self._program:  # the last may never be seen, and half a transaction is none
             headers.append(("batch_rows", str(self._end - self._begin)))
-        self._send(self._settings["topic"], result_value(record * WINDOW_MS, f"record {record}", 1), headers)
+        self._kafka.send(self._settings["topic"], result_value(record * WINDOW_MS, f"record {record}", 1), headers)
         self._row += 1
         if last:
             self._row = 0
@@ -120,13 +112,12 @@ class Driver:
         return "ok"
 
     def _send_marker(self) -> str:
-        self._send(self._settings["marker_topic"], json.dumps([self._batch, self._end]).encode(), [])
+        self._kafka.send(self._settings["marker_topic"], json.dumps([self._batch, self._end]).encode(), [])
         self._go_on()
         return "ok"
 
     def _commit(self) -> str:
-        self._producer.commit_transaction(PATIENCE)
-        self._producer.begin_transaction()
+        self._kafka.commit()
         self._go_on()
         return "ok"
 
@@ -149,72 +140,6 @@ class Driver:
         self._step += 1
         if self._step == len(self._program):
             self._batch, self._step, self._fresh, self._computed = self._batch + 1, 0, False, False
-
-    def _new_producer(self) -> Producer:
-        settings = {
-            **self._kafka,
-            "error_cb": lambda _: None,  # a fatal error is then told by the call that it befalls, and by no other
-            "acks": "all",
-            "linger.ms": 0,
-            "max.in.flight": 1,
-            "enable.idempotence": self._settings["idempotent"],
-            "socket.timeout.ms": 1000 * PATIENCE,
-            "message.timeout.ms": 1000 * PATIENCE,
-            "enable.sparse.connections": False,  # or an epoch waits for a connection, half a second
-        }
-        if "commit" in self._program:
-            settings["transactional.id"] = self._settings["name"]
-            timeout = self._settings["transaction_timeout_ms"]
-            settings["transaction.timeout.ms"] = timeout
-            settings["message.timeout.ms"] = min(1000 * PATIENCE, timeout)
-            settings["socket.timeout.ms"] = min(1000 * PATIENCE, timeout - 200)  # the client demands that
-        return Producer(settings)
-
-    def _send(self, topic: str, value: bytes, headers: Headers) -> None:
-        failures: list[KafkaError] = []
-        self._producer.produce(
-            topic,
-            value,
-            key=self._settings["name"],
-            partition=0,
-            headers=headers,
-            on_delivery=lambda error, _: failures.append(error) if error else None,
-        )
-        patience = int(PATIENCE / ONE_SLICE)
-        while self._producer.flush(ONE_SLICE) and not failures:
-            patience -= 1
-            if not patience:
-                raise Ended("no answer")
-        if failures:
-            raise KafkaException(failures[0])
-
-    def _last_marker(self) -> tuple[int, int] | None:
-        """Return what was committed last, as far as it is decided by now."""
-        consumer = self._consumer = self._consumer or Consumer(
-            {
-                **self._kafka,
-                "group.id": self._settings["name"],
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        consumer.assign([TopicPartition(self._settings["marker_topic"], 0, OFFSET_BEGINNING)])
-        last = None
-        while True:
-            message = consumer.poll(PATIENCE)
-            if message is None:
-                raise Ended("no answer")
-            error = message.error()
-            if error is None:
-                batch, end = json.loads(message.value() or b"")
-                last = batch, end
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return last
-            elif not error.retriable():
-                raise KafkaException(error)
 
 
 if __name__ == "__main__":

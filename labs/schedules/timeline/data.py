@@ -35,7 +35,7 @@ def timeline_data() -> dict[str, Any]:
         "stations": [{"name": name, "file": FILES.get(name, "")} for name in STATIONS],
         "places": [{"at": place.at, "name": place.name, "batch": place.batch} for place in PLACES],
         "switches": [{"key": key, "label": label, "hint": hint} for key, (label, hint) in LABELS.items()],
-        "faults": [{"key": fault, "label": FAULT_LABELS[fault]} for fault in FAULTS],
+        "faults": [{"key": fault, "label": FAULT_LABELS[fault], "stops": fault == CRASH} for fault in FAULTS],
         "settings": {switches.key: _setting(switches) for switches in every_switching()},
         "cases": cases,
         "outcomes": outcomes.values,

@@ -113,15 +113,16 @@ function render({ model, el }) {
     });
     radios.forEach((radio, n) => (radio.checked = data.faults[n].key === fault));
     const here = data.places[place];
+    const what = data.faults.find((each) => each.key === fault);
     steps.forEach(([step, station], n) => {
       step.classList.toggle("eo-absent", setting.absent.includes(station));
-      step.classList.toggle("eo-undone", here.at <= n / steps.length);
+      step.classList.toggle("eo-undone", what.stops && here.at <= n / steps.length);
     });
     handle.style.left = `${here.at * 100}%`;
     handle.dataset.fault = fault;
     handle.setAttribute("aria-valuenow", place);
     handle.setAttribute("aria-valuetext", here.name);
-    where.textContent = `${here.name}: ${data.faults.find((each) => each.key === fault).label}`;
+    where.textContent = `${here.name}: ${what.label}`;
     [atFault, inTheEnd].forEach(([seen, words, wrong], n) => {
       sights[n].seen.replaceChildren(...records(seen));
       sights[n].verdict.textContent = text(words);

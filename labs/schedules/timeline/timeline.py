@@ -8,6 +8,8 @@ browser, nothing is fetched, and no kernel is needed. Where there are no widgets
 
 from __future__ import annotations
 
+import json
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from labs.schedules.timeline.still import in_words, still
 from labs.schedules.timeline.switches import LABELS, PRESETS
 
 HERE = Path(__file__).parent
+STILL = "data-timeline"  # what a picture carries, so that a published page can make it live again
 PLACE = next(n for n, place in enumerate(PLACES) if place.batch == 1 and place.station == "commit")
 
 
@@ -49,8 +52,10 @@ class Timeline(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any):
         shown = super()._repr_mimebundle_(**kwargs)
         bundle, *metadata = shown if isinstance(shown, tuple) else (shown,)
-        picture = self.still()
-        bundle = {**(bundle or {}), "text/plain": self.in_words(), "text/html": picture._repr_html_()}
+        picture = self.still()._repr_html_()
+        traits = {name: getattr(self, name) for name in ("shown", "switches", "fault", "place")}
+        live = picture.replace("<img ", f'<img {STILL}="{escape(json.dumps(traits))}" ', 1)
+        bundle = {**(bundle or {}), "text/plain": self.in_words(), "text/html": live}
         return (bundle, *metadata) if metadata else bundle
 
 

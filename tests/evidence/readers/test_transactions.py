@@ -19,6 +19,7 @@ from labs.equipment.topics import KafkaUnreachable, create_topic
 from labs.evidence.plots.transaction_plot import plot_transactions
 from labs.evidence.readers.partition_log import LogEntry, dump_log, read_log
 from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.transaction_log import dump_transaction_log, partition_of, read_transaction_log
 from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
 from labs.evidence.readers.transactions import (
     NoSuchPartition,
@@ -29,6 +30,7 @@ from labs.evidence.readers.transactions import (
     read_ends,
     read_producers,
     read_transactions,
+    wait_until_ended,
 )
 
 # What every transaction test below finds in partition 0 of its topic, offset by offset.
@@ -258,6 +260,47 @@ def test_record_of_an_older_epoch_is_aborted_by_the_marker_that_fenced_it(broker
     assert len({entry.producer_id for entry in log}) == 1
 
 
+def test_transaction_log_has_the_decisions_and_the_epoch_that_ends_what_a_predecessor_left_open(broker):
+    servers, name = broker.bootstrap_servers, uuid.uuid4().hex
+    create_topic(servers, name, partitions=1)
+    first = transactional(servers, f"noted-{name}")
+    first.begin_transaction()
+    first.send(name, b"half").get(30)
+    second = transactional(servers, f"noted-{name}")
+    second.begin_transaction()
+    second.send(name, b"whole").get(30)
+    second.commit_transaction()
+    assert wait_until_ended(servers, f"noted-{name}").state == "CompleteCommit"
+    notes = read_transaction_log(broker, f"noted-{name}")
+    assert [(each.epoch, each.state) for each in notes] == [
+        (0, "Empty"),
+        (0, "Ongoing"),
+        (1, "PrepareAbort"),
+        (1, "CompleteAbort"),
+        (2, "Empty"),
+        (2, "Ongoing"),
+        (2, "PrepareCommit"),
+        (2, "CompleteCommit"),
+    ]
+    assert notes[1].partitions == (f"{name}-0",)
+    table = dump_transaction_log(broker, f"noted-{name}")
+    assert table["state"].to_list() == [each.state for each in notes]
+    assert table.index.to_list() == list(range(1, 9))
+    assert dump_transaction_log(broker, "nobody").empty
+    for producer in (first, second):
+        producer.close()
+
+
+@pytest.mark.parametrize(("name", "partition"), [("counter", 0), ("job-send", 1), ("job-new", 2)])
+def test_coordinator_of_a_name_is_found_as_kafka_finds_it(name, partition):
+    assert partition_of(name, 3) == partition  # as seen on a broker's disk
+
+
+def test_transaction_log_of_somebody_elses_kafka_is_refused():
+    with pytest.raises(BrokerError, match="unset KAFKA_BOOTSTRAP_SERVERS"):
+        read_transaction_log(ExternalBroker("127.0.0.1:1"), "any")
+
+
 @pytest.mark.parametrize("dump", [read_log, dump_log])
 def test_log_of_somebody_elses_kafka_is_refused(dump):
     with pytest.raises(BrokerError, match=r"lies on the disk of a Kafka that the lab did not start .*KAFKA_BOOT"):
@@ -285,7 +328,7 @@ def _no_figure_left():
 
 
 def handwritten(*entries: tuple[int, str]) -> DataFrame:
-    columns = DataFrame(entries, columns=["producer id", "status"])
+    columns = DataFrame([(*each, 0) for each in entries], columns=["producer id", "status", "epoch"])
     return columns.rename_axis("offset")
 
 
@@ -293,6 +336,12 @@ def boxes(ax: Axes, colour: str) -> list[tuple[float, float]]:
     """Return from where to where the boxes of a colour reach."""
     found = [patch for patch in ax.patches if to_hex(patch.get_facecolor(), keep_alpha=True) == f"{colour.lower()}ff"]
     return [(round(box.get_x(), 2), round(box.get_x() + box.get_width(), 2)) for box in found]
+
+
+def test_each_epoch_of_a_producer_has_a_line_of_its_own():
+    log = handwritten((3, "aborted"), (3, "abort marker"), (3, "committed"), (3, "commit marker"))
+    ax = plot_transactions(log.assign(epoch=[0, 1, 2, 2]), 4)
+    assert [label.get_text() for label in ax.get_yticklabels()] == [f"producer 3, epoch {n}" for n in range(3)]
 
 
 MIXED = [
@@ -316,7 +365,11 @@ def test_title_states_what_committed_readers_see():
 
 def test_each_producer_has_a_line_and_each_status_a_look():
     ax = plot_transactions(handwritten(*MIXED, (-1, "no transaction")), 4)
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["producer 0", "producer 1", "no producer id"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "producer 0, epoch 0",
+        "producer 1, epoch 0",
+        "no producer id",
+    ]
     assert boxes(ax, "#009E73") == [(-0.42, 0.42)]
     assert boxes(ax, "#0072B2") == [(3.58, 4.42)]
     assert boxes(ax, "#555555") == [(0.58, 1.42), (2.58, 3.42)]

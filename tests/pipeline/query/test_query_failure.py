@@ -51,3 +51,20 @@ def test_what_no_query_raised_is_told_as_it_is():
     assert why(OwnError("plain\nwords")) == "plain"
     assert why(OwnError()) == "OwnError"
     assert why(None) == "None"
+
+
+def test_what_another_part_of_spark_said_is_the_reason():
+    """So it is where Spark's coordinator of states finds that a batch wrote none."""
+
+    class SparkSays(Exception):
+        def __init__(self, text, cause=None):
+            super().__init__(text)
+            self._cause = cause
+
+    reason = SparkSays("[STATE_STORE_COMMIT_VALIDATION_FAILED] of batch 5.\nExpected 2 commits but got 0.")
+    passed_on = SparkSays(
+        "[STREAM_FAILED] Exception thrown in awaitResult: ", SparkSays("Exception thrown in awaitResult: ", reason)
+    )
+    assert why(passed_on) == "[STATE_STORE_COMMIT_VALIDATION_FAILED] of batch 5."
+    alone = SparkSays("Exception thrown in awaitResult: ")
+    assert why(alone) == "Exception thrown in awaitResult: "

@@ -1,0 +1,87 @@
+"""A student's sink among the stages: its points are where the lesson says, and it is handed what the lesson wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.runs.own_sink import OwnStage
+
+
+class Producer:
+    """Notes what is done to it."""
+
+    def __init__(self, told):
+        self.told = told
+
+    def produce(self, topic, value, headers):
+        assert dict(headers).keys() == {"batch_id", "attempt"}
+        self.told.append(value)
+
+    def __getattr__(self, name):
+        return lambda *_: self.told.append(name)
+
+
+def publish(rows, batch_id, kafka):
+    if kafka.last_batch() == batch_id:
+        return
+    producer = kafka.new_producer()
+    producer.begin_transaction()
+    for row in rows:
+        producer.produce(kafka.topic, row)
+    kafka.mark(batch_id, producer)
+    producer.commit_transaction()
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def stage(told):
+    return OwnStage(
+        publish,
+        new_producer=lambda name: told.append(name) or Producer(told),
+        last_batch=lambda name, topic: 5,
+        mark=lambda name, topic, batch_id, producer: told.append(f"mark {batch_id}"),
+    )
+
+
+def test_the_points_lie_around_the_calls_of_the_producer(stage, told):
+    sink = stage.make_sink("results", "nowhere:1", lambda point, batch: told.append((point, batch)))
+    sink(["a", "b", "c"], 6)
+    assert told == [
+        "sink-of-results",
+        ("before_write", 6),
+        "begin_transaction",
+        "a",
+        "flush",
+        ("mid_transaction", 6),
+        "b",
+        "c",
+        "mark 6",
+        ("before_commit", 6),
+        "commit_transaction",
+        ("after_commit", 6),
+        ("before_checkpoint", 6),
+    ]
+    assert not stage.found(6)
+
+
+def test_a_batch_that_finds_its_own_marker_is_known(stage):
+    stage.make_sink("results", "nowhere:1", lambda point, batch: None)(["a"], 5)
+    assert stage.found(5)
+
+
+def test_a_mark_outside_of_a_transaction_is_refused(stage):
+    def marks_at_once(rows, batch_id, kafka):
+        kafka.mark(batch_id)
+
+    sink = OwnStage(marks_at_once, stage.new_producer, stage.last_batch, stage.mark).make_sink
+    with pytest.raises(TypeError, match="part of a transaction"):
+        sink("results", "nowhere:1", lambda point, batch: None)([], 0)
+
+
+def test_a_sink_without_a_marker_cannot_ask_for_one():
+    with pytest.raises(TypeError, match="in their order"):
+        OwnStage(publish, lambda name: None).make_sink("results", "nowhere:1", lambda point, batch: None)([], 0)
