@@ -117,6 +117,6 @@ EXERCISE = Exercise(
         "before the aggregation.",
         "nothing done": "Return (counts, output_mode).",
     },
-    limits=Limits(seconds=60, memory=5_000),
+    limits=Limits(seconds=150, memory=5_000),
     warm=True,
 )
