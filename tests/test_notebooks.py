@@ -44,5 +44,11 @@ def test_its_cells_are_short_and_its_output_is_free_of_noise(notebook):
 
 
 @each_notebook
+def test_its_widgets_were_committed_as_text_and_pictures(notebook):
+    shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell["outputs"]]
+    assert not [data for data in shown if "application/vnd.jupyter.widget-view+json" in data], "it ends with its kernel"
+
+
+@each_notebook
 def test_it_ends_in_a_verdict(notebook):
     assert any("assert " in "".join(cell["source"]) for cell in code_cells(notebook))
