@@ -36,9 +36,12 @@ WRONG_WAYS = {
 BESIDE_THE_FACE: dict[str, str] = {}
 SLEEPS: dict[str, str] = {}
 
-# Ratchets: what the worst cell has today. Lower them when a lesson becomes shorter; never raise them.
-LONGEST_CODE, CODE_GOAL, CODE_CELLS_ABOVE_GOAL = 23, 12, 24
-LONGEST_PROSE, PROSE_GOAL, PROSE_CELLS_ABOVE_GOAL = 169, 60, 92
+# The bounds of a lesson. Those of the exercises are ratchets: lower them when one becomes shorter, never raise them.
+MOST_CELLS, MOST_LINES, MOST_WORDS = 45, 12, 60
+LONGEST_CODE, CODE_CELLS_ABOVE = 13, 1
+LONGEST_PROSE, PROSE_CELLS_ABOVE = 101, 25
+# What a lesson keeps out of sight: running text as code, and looking into the lab instead of showing it.
+PLUMBING = ("exec(", "inspect.", "from labs import")
 
 
 def module_of(path: Path) -> str:
@@ -154,16 +157,28 @@ def test_lessons_import_from_the_lab_through_its_face_only():
     assert BESIDE_THE_FACE.keys() - found == set(), "mended: take it off the list"
 
 
-def test_cells_are_no_longer_than_they_were():
-    code = [len(cell.splitlines()) for path in NOTEBOOKS for cell in cells(path, "code")]
-    prose = [len(cell.split()) for path in NOTEBOOKS for cell in cells(path, "markdown")]
-    above = {
-        "longest code cell, lines": (max(code), LONGEST_CODE),
-        f"code cells above {CODE_GOAL} lines": (sum(n > CODE_GOAL for n in code), CODE_CELLS_ABOVE_GOAL),
-        "longest prose cell, words": (max(prose), LONGEST_PROSE),
-        f"prose cells above {PROSE_GOAL} words": (sum(n > PROSE_GOAL for n in prose), PROSE_CELLS_ABOVE_GOAL),
-    }
-    assert {what: numbers for what, numbers in above.items() if numbers[0] > numbers[1]} == {}
+def test_lessons_keep_to_their_bounds_and_the_exercises_become_no_longer():
+    lessons = [path for path in NOTEBOOKS if path.parent.name == "notebooks"]
+    assert len(lessons) > 10
+    found = {}
+    for path in lessons:
+        code, prose = cells(path, "code"), cells(path, "markdown")
+        found[path.name] = [f"{len(code) + len(prose)} cells"] if len(code) + len(prose) > MOST_CELLS else []
+        found[path.name] += [cell for cell in code if len(cell.splitlines()) > MOST_LINES]
+        found[path.name] += [cell for cell in prose if len(cell.split()) > MOST_WORDS]
+    assert {name: each for name, each in found.items() if each} == {}
+    others = [path for path in NOTEBOOKS if path not in lessons]
+    lines = [len(cell.splitlines()) for path in others for cell in cells(path, "code")]
+    words = [len(cell.split()) for path in others for cell in cells(path, "markdown")]
+    assert (max(lines), sum(n > MOST_LINES for n in lines)) <= (LONGEST_CODE, CODE_CELLS_ABOVE)
+    assert (max(words), sum(n > MOST_WORDS for n in words)) <= (LONGEST_PROSE, PROSE_CELLS_ABOVE)
+
+
+def test_lessons_show_the_mechanism_and_not_the_plumbing():
+    found = [
+        (path.name, each) for path in NOTEBOOKS for cell in cells(path, "code") for each in PLUMBING if each in cell
+    ]
+    assert found == []
 
 
 def test_what_is_imported_is_there():

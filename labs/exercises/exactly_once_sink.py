@@ -77,6 +77,6 @@ EXERCISE = Exercise(
         "nothing done": "Begin with a producer: kafka.new_producer().",
         "hung": "Was a transaction begun and left open? The next one waits for it.",
     },
-    limits=Limits(seconds=60, memory=5_000),
+    limits=Limits(seconds=120, memory=5_000),  # a busy machine took more than 60
     warm=True,
 )

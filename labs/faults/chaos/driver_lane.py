@@ -96,7 +96,7 @@ class DriverLane(Lane):
             self.wait(1, until=lambda: self._is_over(job))
         elif kind == "driver-point" and fault:
             # A batch without rows does not come to every point.
-            self.wait(30, until=lambda: self._is_over(job) or self._next_batch() > fault.batch + 1)
+            self.wait(STARTING, until=lambda: self._is_over(job) or self._next_batch() > fault.batch + 1)
         elif kind == "driver-kill":
             self.journal.note(kind, "" if _works(job) else "before its first batch")
             self._killed = job
