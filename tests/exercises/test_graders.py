@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def gradescope(tmp_path: Path, handed_in: str | None, servers: str) -> dict:
     if handed_in is not None:
         (home / "submission" / "commit_order.py").write_text(handed_in)
     script = (GRADERS / "run_autograder").read_text().replace("/autograder/", f"{home}/")
-    (home / "run_autograder").write_text(script.replace(".venv/bin/python", sys.executable))
+    (home / "run_autograder").write_text(script.replace(".venv/bin/python", shlex.quote(sys.executable)))
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": servers, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(["bash", home / "run_autograder"], env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
