@@ -35,7 +35,6 @@ from labs.evidence.readers.results import as_result, read_results, read_visible
 from labs.evidence.readers.transaction_log import dump_transaction_log
 from labs.evidence.readers.transaction_tables import end_table, transaction_table
 from labs.evidence.readers.transactions import (
-    await_end,
     last_stable_offset,
     read_ends,
     read_transactions,
@@ -117,7 +116,6 @@ __all__ = [
     "as_result",
     "attack",
     "audit",
-    "await_end",
     "batch_table",
     "check",
     "checks",

@@ -100,31 +100,17 @@ def settle(bootstrap_servers: str, timeout: float = 30) -> None:
     eventually(lambda: not [t for t in read_transactions(bootstrap_servers) if t.state.startswith("Prepare")], timeout)
 
 
-def await_end(bootstrap_servers: str, prefix: str, timeout: float = 90) -> str:
-    """Wait until no transaction is open under ids that begin with `prefix`; return the state of the newest.
+def wait_until_ended(bootstrap_servers: str, prefix: str, timeout: float = 90) -> Transaction:
+    """Wait until no transaction is open under ids that begin with `prefix`, in any partition; return the newest.
 
-    Raises TimeoutError, KafkaUnreachable.
-    """
-
-    def states() -> list[str]:
-        found = [each for each in read_transactions(bootstrap_servers) if each.transactional_id.startswith(prefix)]
-        found.sort(key=lambda each: each.producer_id)
-        return [] if any(each.open for each in found) else [each.state for each in found]
-
-    return eventually(states, timeout, interval=0.5)[-1]
-
-
-def wait_until_ended(bootstrap_servers: str, transactional_id: str, timeout: float = 60) -> Transaction:
-    """Wait until the id's latest transaction has ended in each of its partitions, and return it.
-
-    A commit returns when the decision is noted; the markers follow. Raises KafkaUnreachable, TimeoutError.
+    A commit returns when the decision is noted; the markers follow. Raises TimeoutError, KafkaUnreachable.
     """
 
     def ended() -> list[Transaction]:
-        mine = [each for each in read_transactions(bootstrap_servers) if each.transactional_id == transactional_id]
-        return [each for each in mine if not each.open]
+        found = [each for each in read_transactions(bootstrap_servers) if each.transactional_id.startswith(prefix)]
+        return [] if any(each.open for each in found) else sorted(found, key=lambda each: each.producer_id)
 
-    return eventually(ended, timeout=timeout)[0]
+    return eventually(ended, timeout)[-1]
 
 
 def read_producers(bootstrap_servers: str, topic: str) -> list[PartitionProducer]:

@@ -8,7 +8,7 @@ import pytest
 
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_visible
-from labs.evidence.readers.transactions import await_end, settle
+from labs.evidence.readers.transactions import settle, wait_until_ended
 from labs.pipeline.records import result_value
 from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.prepared import PreparingProducer
@@ -21,8 +21,8 @@ def test_an_open_transaction_is_waited_for_and_its_end_is_told(broker):
         producer.send(topic, result_value(0, "192.0.2.1", 1))
         prepared = producer.prepare()
     with pytest.raises(TimeoutError):
-        await_end(servers, name, timeout=1)
+        wait_until_ended(servers, name, timeout=1)
     finish(prepared, True, servers)
     settle(servers)
     assert len(read_visible(servers, topic)) == 1
-    assert await_end(servers, name) == "CompleteCommit"
+    assert wait_until_ended(servers, name).state == "CompleteCommit"
