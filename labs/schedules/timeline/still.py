@@ -66,10 +66,10 @@ def _parts(data: dict[str, Any], fault: str, key: str, place: int) -> Iterator[s
         yield text(LEFT, y, f"{label}, a reader sees", size=14)
         for n, record in enumerate(seen):
             again = record in seen[:n]
-            yield box(LEFT + 170 + n * CHIP, y - 16, CHIP - 4, 22, fill="#FFFFFF", edge=ORANGE if again else BLUE)
+            yield box(LEFT + 190 + n * CHIP, y - 16, CHIP - 4, 22, fill="#FFFFFF", edge=ORANGE if again else BLUE)
             weight = "bold" if again else "normal"
-            yield text(LEFT + 181 + n * CHIP, y, str(record), anchor="middle", size=13, weight=weight)
-        yield text(LEFT + 170, y + 24, texts[words], size=14, weight="bold")
+            yield text(LEFT + 201 + n * CHIP, y, str(record), anchor="middle", size=13, weight=weight)
+        yield text(LEFT + 190, y + 24, texts[words], size=14, weight="bold")
         y += 56
     for row in wrap(texts[because], 110):
         yield text(LEFT, y, row, size=14)
