@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -49,7 +50,9 @@ def render(page: Page, root: Path, targets: dict[PurePosixPath, PurePosixPath]) 
             del anchor["href"]
         else:
             anchor["href"] = leads
-    for image in soup.select("img"):
+    for image in soup.select("img[src]"):
+        if not str(image["src"]).startswith("data:"):
+            image["src"] = _embedded(root / page.source.parent / str(image["src"]))
         if image.get("alt") in (None, NO_ALTERNATIVE):
             image["alt"] = _what_is_seen(image)
     for wide in soup.select("pre, table"):
@@ -67,10 +70,19 @@ def _body(source: Path) -> str:
     return str(body)
 
 
+def _embedded(picture: Path) -> str:
+    """Return a picture as part of its page. Raises ValueError for a kind that no page here uses."""
+    kinds = {".png": "image/png", ".svg": "image/svg+xml"}
+    if picture.suffix not in kinds:
+        raise ValueError(f"{picture} is neither PNG nor SVG")
+    return f"data:{kinds[picture.suffix]};base64,{base64.b64encode(picture.read_bytes()).decode()}"
+
+
 def _what_is_seen(image: Tag) -> str:
     """Return a plot's text alternative: the heading above it, and what the lesson says of it below."""
-    heading, prose = image.find_previous(["h1", "h2", "h3"]), image.find_next("p")
-    parts = [each.get_text(" ", strip=True) for each in (heading, prose) if each is not None]
+    heading = image.find_previous(["h1", "h2", "h3"])
+    said = (each for each in image.find_all_next("p") if each.get_text(strip=True))  # a question's line is still empty
+    parts = [each.get_text(" ", strip=True) for each in (heading, next(said, None)) if each is not None]
     return "Plot. " + ". ".join(parts)[:300]
 
 
