@@ -1,6 +1,6 @@
 """Each "Change this and rerun" is applied and the lesson run: no assert trips, and what was said to come, comes.
 
-`make test` tries the first change of each lesson, `make soak` all of them (CHANGES=all).
+`make test` tries the first change of each lesson that takes about a minute, `make soak` all of them (CHANGES=all).
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from nbclient import NotebookClient
 from labs.desk.course import load_lessons
 from labs.desk.desk import LESSONS
 
-UP_TO = None if os.environ.get("CHANGES") == "all" else 1
-CHANGES = [(lesson.number, change) for lesson in load_lessons() for change in lesson.changes[:UP_TO]]
+ALL = os.environ.get("CHANGES") == "all"
+LONG = {"06", "07", "09", "10", "12"}
+LESSONS_TO_CHANGE = [lesson for lesson in load_lessons() if ALL or lesson.number not in LONG]
+CHANGES = [(lesson.number, change) for lesson in LESSONS_TO_CHANGE for change in lesson.changes[: None if ALL else 1]]
 
 
 @pytest.mark.timeout(900)
