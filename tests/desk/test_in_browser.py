@@ -32,9 +32,12 @@ def page(browser, jupyterlab):
     return browser
 
 
-def button(page, text):
+def button(page, text, question=ASKED.question):
+    """Return the button of an option: other questions may have the same."""
     wait_for(page, "return document.querySelector('.widget-toggle-button')")
-    buttons = page.find_elements(By.CSS_SELECTOR, ".widget-toggle-button")
+    boxes = page.find_elements(By.CSS_SELECTOR, ".widget-vbox")
+    asked = [box for box in boxes if " ".join(box.text.split()).startswith(" ".join(question.split()))]
+    buttons = asked[-1].find_elements(By.CSS_SELECTOR, ".widget-toggle-button")
     return next(each for each in buttons if each.text == str(text))
 
 
@@ -79,9 +82,9 @@ def test_run_all_asks_nothing_and_the_exit_ticket_is_marked_at_a_click(page, jup
     assert f"{ASKED.answer}. (You made no prediction.)" in shown(page)
     first = LESSON.ticket[0]
     wrong = next(option for option in first.options if option != first.answer)
-    button(page, wrong).click()
+    button(page, wrong, first.question).click()
     wait_for(page, "return document.body.innerText.includes('Not so.')")
-    button(page, first.answer).click()
+    button(page, first.answer, first.question).click()
     wait_for(page, "return document.body.innerText.includes('Right.')")
     assert [note["right"] for note in notes(jupyterlab)] == [False, True]
 
