@@ -30,6 +30,7 @@ LONG = (
     "test_outgrowing_page.py",
     "test_three_brokers.py",
     "test_notebooks.py",
+    "test_changes.py",
     "test_chaos.py",
     "test_on_a_cluster.py",
 )
@@ -51,8 +52,9 @@ def pytest_collection_modifyitems(items):
     """
     items.sort(key=lambda item: item.path.name not in LONG and "exercises" not in item.path.parts)
     for item in items:
-        lesson = getattr(item, "callspec", None) and item.callspec.params.get("notebook")
-        item.add_marker(pytest.mark.xdist_group(lesson.stem if lesson else str(item.path)))
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        alone = parameters.get("notebook") or parameters.get("change")  # a lesson brings a bench of its own
+        item.add_marker(pytest.mark.xdist_group(str(alone or item.path)))
         if needs_bench(item):
             item.add_marker(pytest.mark.bench)
 
