@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
+
+import psutil
 
 from exactly_once_kafka.points import FAULT_POINTS
 
@@ -55,7 +59,23 @@ class Fault:
             raise InjectedCrash(f"crashed on purpose: batch {self.batch} at {self.point}")
         if os.environ.get(JOB_MARK) != str(os.getpid()) or os.getpgrp() != os.getpid():
             raise RuntimeError("a fault signals job processes only, and this is not one: see labs.faults.JobProcess")
-        os.killpg(os.getpgrp(), signal.SIGKILL if self.action == "kill" else signal.SIGSTOP)
+        if self.action == "kill":
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+        else:
+            _pause_group()
+
+
+def _pause_group() -> None:
+    """Stop every process of this job, this thread's at once.
+
+    A SIGSTOP for the group is taken by the main thread when that is next scheduled; the thread that asked for it would
+    go on meanwhile, and commit.
+    """
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == os.getpgrp():
+                os.kill(process.pid, signal.SIGSTOP)
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 class Armable(Protocol):
