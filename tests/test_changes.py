@@ -9,8 +9,8 @@ import os
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
+from labs.commands.notebooks import execute
 from labs.desk.course import load_lessons
 from labs.desk.desk import LESSONS
 
@@ -28,7 +28,4 @@ def test_the_changed_lesson_runs_to_its_end_and_does_what_it_says(number, change
     [cell] = [cell for cell in notebook.cells if cell.cell_type == "code" and change.cell in cell.source]
     cell.source = cell.source.replace(change.replace, change.by)
     notebook.cells.append(nbformat.v4.new_code_cell(f"assert {change.expect}, {change.expect!r}"))
-    client = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
-    )
-    client.execute()
+    execute(notebook, path.parent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from labs.desk.course import Lesson, load_lessons
 from labs.desk.desk import LESSONS
 from labs.exercises.catalogue import EXERCISES
+from tests.lessons import cells
 
 PAGE = Path(__file__).parents[1] / "docs" / "course-map.md"
 CORE = 90
@@ -70,10 +70,7 @@ def test_exercises_of_a_lesson_are_those_that_it_checks():
     """An exercise that the map names is one of the catalogue, if its lesson is there in its new shape."""
     for lesson in load_lessons():
         [path] = LESSONS.glob(f"{lesson.number}_*.ipynb")
-        code = [
-            "".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"
-        ]
-        checked = set(re.findall(r'\bcheck\(\s*"(\w+)"', "\n".join(code)))
+        checked = set(re.findall(r'\bcheck\(\s*"(\w+)"', "\n".join(cells(path, "code"))))
         [row] = [row for row in tables(PAGE.read_text())["The lessons"] if row[0] == lesson.number]
         assert set(re.findall(r"`(\w+)`", row[5])) == checked <= set(EXERCISES), lesson.number
 

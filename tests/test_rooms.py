@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lessons import cells, python_of
 from tests.walls import beyond, missing_names, modules_known, wrong_way
 
 ROOT = Path(__file__).parents[1]
@@ -51,16 +51,6 @@ def module_of(path: Path) -> str:
 
 def without_line(finding: str) -> str:
     return re.sub(r":\d+ \(\w+\)| \(\w+\)$", "", finding)
-
-
-def cells(notebook: Path, kind: str) -> list[str]:
-    found = json.loads(notebook.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
-
-
-def python_of(cell: str) -> str:
-    """Return a cell's Python: what Jupyter takes for itself, `%env` and `!ls`, is made a comment."""
-    return re.sub(r"^(\s*)[%!]", r"\1pass  # ", cell, flags=re.MULTILINE)
 
 
 def test_a_room_knows_only_rooms_before_it():

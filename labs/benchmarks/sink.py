@@ -17,6 +17,7 @@ from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import replay
 from labs.pipeline.query.ip_count import read_source, start_query
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
+from labs.runs.cost import sparks_own_sink
 
 # rows per batch -> batches per run
 SIZES = {100: 40, 10_000: 20, 1_000_000: 3}
@@ -57,12 +58,11 @@ def _medians(name: str, *sinks: list[dict[str, int]]) -> list[float]:
     return [statistics.median(durations[name] for durations in sink) for sink in sinks]
 
 
-def _sink(kind: type, servers: str, topic: str) -> Callable[[DataFrame, int], None]:
+def _sink(kind: type, servers: str, topic: str) -> Callable[[DataFrame, int], object]:
     """Return our sink, or a foreachBatch function that is Spark's own and nothing else."""
     if kind is ExactlyOnceKafkaSink:
         return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, batch_headers=False)
-    options = {"kafka.bootstrap.servers": servers, "topic": topic}
-    return lambda rows, _: rows.write.format("kafka").options(**options).save()
+    return sparks_own_sink(topic, servers)
 
 
 def _run(spark, servers: str, source: str, kind: type, size: int) -> list[dict[str, int]]:

@@ -19,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     import nbformat
-    from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
     from labs.commands.console import bench_progress, plain_console
@@ -29,15 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
         for number, path in enumerate(paths):
             progress.show("notebooks", number, len(paths), path.name)
             notebook = nbformat.read(path, as_version=4)
-            client = NotebookClient(
-                notebook,
-                timeout=arguments.timeout,
-                coalesce_streams=True,
-                kernel_name="python3",
-                resources={"metadata": {"path": path.parent}},
-            )
             try:
-                client.execute()
+                execute(notebook, path.parent, arguments.timeout)
             except CellExecutionError as error:
                 raise RuntimeError(f"{path}: {error}") from error
             finally:
@@ -46,14 +38,26 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def execute(notebook, folder: Path, timeout: int = 300) -> None:
+    """Execute all cells in a fresh kernel that works in `folder`. Raises CellExecutionError."""
+    from nbclient import NotebookClient
+
+    NotebookClient(
+        notebook,
+        timeout=timeout,
+        coalesce_streams=True,
+        kernel_name="python3",
+        resources={"metadata": {"path": folder}},
+    ).execute()
+
+
 def _clean(notebook):
     """Drop what differs from run to run and means nothing: timings, and widgets' state."""
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
-        for output in cell.get(
-            "outputs", []
-        ):  # what a widget showed is there as text, too; the widget ends with the kernel
+        # A widget ends with its kernel; what it showed is there as text, too.
+        for output in cell.get("outputs", []):
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
     return notebook

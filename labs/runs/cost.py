@@ -121,6 +121,11 @@ def _sink(name: str, topic: str, servers: str, points: Clock) -> Sink:
         return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, points=points)
     if name == WITHOUT:
         return WithoutTransaction(topic, servers, points)
+    return sparks_own_sink(topic, servers)
+
+
+def sparks_own_sink(topic: str, servers: str) -> Sink:
+    """Return a foreachBatch function that is Spark's own Kafka sink and nothing else: no headers, no fault points."""
     options = {"kafka.bootstrap.servers": servers, "topic": topic}
     return lambda rows, _: rows.write.format("kafka").options(**options).save()
 

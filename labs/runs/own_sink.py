@@ -10,7 +10,6 @@ producer's calls, and the headers by which a batch is known afterwards.
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -74,7 +73,7 @@ class SinkKafka:
 
     def __init__(self, stage: OwnStage, topic: str, batch_id: int, points: AnyPoints):
         self.topic, self._name = topic, f"sink-of-{topic}"
-        self._stage, self._batch, self._points = stage, batch_id, functools.partial(_reach, points, batch_id)
+        self._stage, self._batch, self._points = stage, batch_id, lambda point: points(point, batch_id)
 
     def new_producer(self) -> PointedProducer:
         """Return a transactional producer with an epoch of its own."""
@@ -118,7 +117,3 @@ class PointedProducer:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
-
-
-def _reach(points: AnyPoints, batch_id: int, point: str) -> None:
-    points(point, batch_id)

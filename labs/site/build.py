@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,12 @@ MARK = ".made-by-labs-site"
 FILES = ("site.css", "site.js")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Built:
-    """What was built. `dead` has links, by page, to files that the site has not; they became text."""
+    """How much was built."""
 
-    pages: int = 0
-    bytes: int = 0
-    dead: dict[str, list[str]] = field(default_factory=dict)
+    pages: int
+    bytes: int
 
 
 def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None] = lambda *_: None) -> Built:
@@ -42,7 +41,6 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
     targets = {page.source: page.target for page in pages}
     template = Environment(loader=FileSystemLoader(HERE), autoescape=True).get_template("page.html.j2")
     index: list[dict[str, str]] = []
-    built = Built()
     for number, page in enumerate(pages):
         done(number, len(pages), page.title)
         rendered = render(page, root, targets)
@@ -53,8 +51,6 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
             {"url": f"{page.target}#{each.anchor}", "page": page.title, "heading": each.heading, "text": each.text}
             for each in rendered.sections
         ]
-        if rendered.dead:
-            built.dead[str(page.source)] = rendered.dead
     for name in FILES:
         shutil.copyfile(HERE / name, target / name)
     (target / "code.css").write_text(_code_style(), encoding="utf-8")
@@ -62,8 +58,7 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
     # A script and not JSON: a page opened from a file system may not fetch anything.
     (target / "search.js").write_text(f"const INDEX = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8")
     done(len(pages), len(pages), "")
-    built.pages, built.bytes = len(pages), sum(each.stat().st_size for each in target.rglob("*") if each.is_file())
-    return built
+    return Built(len(pages), sum(each.stat().st_size for each in target.rglob("*") if each.is_file()))
 
 
 def _values(page: Page, pages: list[Page], rendered: Rendered) -> dict[str, Any]:

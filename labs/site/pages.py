@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import posixpath
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -59,17 +60,10 @@ def prose_of(path: Path) -> str:
 def slug(heading: str, taken: set[str]) -> str:
     """Return the anchor that a forge gives a heading, and add it to those that are `taken`."""
     made = re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
-    anchor = next(each for each in _numbered(made) if each not in taken)
+    numbered = itertools.chain([made], (f"{made}-{number}" for number in itertools.count(1)))
+    anchor = next(each for each in numbered if each not in taken)
     taken.add(anchor)
     return anchor
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 0
-    while True:
-        number += 1
-        yield f"{name}-{number}"
 
 
 def link(href: str, page: Page, targets: dict[PurePosixPath, PurePosixPath]) -> str | None:
@@ -80,17 +74,7 @@ def link(href: str, page: Page, targets: dict[PurePosixPath, PurePosixPath]) -> 
     if re.match(r"[a-z][a-z0-9+.-]*:|//", href) or href.startswith("#") or not href:
         return href
     path, mark, anchor = href.partition("#")
-    source = _normal(page.source.parent / path)
+    source = PurePosixPath(posixpath.normpath(page.source.parent / path))
     if source not in targets:
         return None
     return f"{page.top}{targets[source]}{mark}{anchor}"
-
-
-def _normal(path: PurePosixPath) -> PurePosixPath:
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and parts:
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return PurePosixPath(*parts)

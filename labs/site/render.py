@@ -30,22 +30,19 @@ class Section:
 class Rendered:
     html: str
     sections: list[Section]
-    dead: list[str]  # links to files that the site has not: they became text
 
 
 def render(page: Page, root: Path, targets: dict[PurePosixPath, PurePosixPath]) -> Rendered:
-    """Render one page as the inside of `<main>`."""
+    """Render one page as the inside of `<main>`. A link to a file that the site has not becomes text."""
     soup = BeautifulSoup(_body(root / page.source), "html.parser")
     for each in soup.select(".anchor-link, .prompt"):
         each.decompose()
     taken: set[str] = set()
     for heading in soup.select("h1, h2, h3, h4, h5, h6"):
         heading["id"] = slug(heading.get_text(), taken)
-    dead = []
     for anchor in soup.select("a[href]"):
         leads = link(str(anchor["href"]), page, targets)
         if leads is None:
-            dead.append(str(anchor["href"]))
             anchor.name = "span"
             del anchor["href"]
         else:
@@ -57,7 +54,7 @@ def render(page: Page, root: Path, targets: dict[PurePosixPath, PurePosixPath]) 
             image["alt"] = _what_is_seen(image)
     for wide in soup.select("pre, table"):
         wide["tabindex"] = "0"  # who has no mouse can scroll it
-    return Rendered(str(soup), list(_sections(soup)), dead)
+    return Rendered(str(soup), list(_sections(soup)))
 
 
 def _body(source: Path) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 
 import pytest
 
 from labs.desk.course import CourseError, find_lesson, load_lessons
 from labs.desk.desk import LESSONS
+from tests.lessons import cells, python_of
 
 GOOD = """
 title = "Title"
@@ -27,12 +27,11 @@ each_lesson = pytest.mark.parametrize("lesson", load_lessons(), ids=lambda lesso
 
 def code_of(number: str) -> list[str]:
     [path] = LESSONS.glob(f"{number}_*.ipynb")
-    cells = json.loads(path.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    return cells(path, "code")
 
 
 def calls(number: str, name: str) -> list[ast.Call]:
-    trees = [ast.parse(re.sub(r"^[%!].*", "pass", cell, flags=re.MULTILINE)) for cell in code_of(number)]
+    trees = [ast.parse(python_of(cell)) for cell in code_of(number)]
     nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [node for node in nodes if isinstance(node.func, ast.Name) and node.func.id == name]
 
@@ -69,9 +68,9 @@ def test_it_ends_in_its_own_exit_ticket_of_three_questions(lesson):
 @each_lesson
 def test_each_change_fits_exactly_one_cell(lesson):
     for change in lesson.changes:
-        cells = [cell for cell in code_of(lesson.number) if change.cell in cell]
-        assert len(cells) == 1, change
-        assert change.replace in cells[0], change
+        meant = [cell for cell in code_of(lesson.number) if change.cell in cell]
+        assert len(meant) == 1, change
+        assert change.replace in meant[0], change
         assert change.replace != change.by
         ast.parse(change.expect, mode="eval")
 

@@ -9,7 +9,7 @@ import pytest
 from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.check import check
 from labs.exercises.checker.source_code import MARK, notebook_of
-from tests.lessons import lessons
+from tests.lessons import cells, lessons
 
 # What the skeleton, unchanged, is told.
 SKELETONS = {
@@ -28,8 +28,7 @@ each_exercise = pytest.mark.parametrize("name", EXERCISES)
 
 
 def cells_of(name: str, kind: str) -> list[str]:
-    cells = json.loads(notebook_of(name).read_text())["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
+    return cells(notebook_of(name), kind)
 
 
 @each_exercise
@@ -43,7 +42,7 @@ def test_notebook_has_one_skeleton_unfolding_hints_and_ends_in_the_check(name):
 def judged_in_a_lesson(name: str) -> bool:
     """Tell whether a lesson has the same skeleton and its failure's summary is compared when the lesson is run."""
     [skeleton] = [cell.strip() for cell in cells_of(name, "code") if cell.startswith(MARK)]
-    return any(skeleton in cells and f'check("{name}", In' in "\n".join(cells) for cells in lessons())
+    return any(skeleton in code and f'check("{name}", In' in "\n".join(code) for code in lessons())
 
 
 def test_most_skeletons_are_judged_in_a_lesson():

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pandas
 
-from labs.equipment.jars import broker_jars
-from labs.equipment.java import find_java
-from labs.equipment.node import LOG4J, QUICK_START
+from labs.equipment.kafka_tool import run_kafka_tool
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 COLUMNS = ("group", "topic", "partition", "current offset", "log end offset", "lag")
@@ -24,13 +19,7 @@ def describe_group(bootstrap_servers: str, group: str) -> pandas.DataFrame:
 
     Its column for the members is left out: who commits offsets without joining has none.
     """
-    command = [
-        find_java().executable,
-        *("-XX:+UseSerialGC", *QUICK_START, f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
-        *("-cp", os.pathsep.join(map(str, broker_jars())), TOOL),
-        *("--bootstrap-server", bootstrap_servers, "--describe", "--group", group),
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ran = run_kafka_tool(TOOL, "--bootstrap-server", bootstrap_servers, "--describe", "--group", group, timeout=120)
     rows = [line.split()[: len(COLUMNS)] for line in ran.stdout.splitlines() if line.startswith(f"{group} ")]
     if not rows:
         said = (ran.stderr or ran.stdout).strip().splitlines()[-1:] or ["it said nothing"]

@@ -7,9 +7,7 @@ value is shown up to its first line break.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +15,7 @@ from pathlib import Path
 import pandas
 
 from labs.equipment.broker import Broker, BrokerError, ExternalBroker
-from labs.equipment.jars import broker_jars
-from labs.equipment.java import find_java
-from labs.equipment.node import LOG4J, QUICK_START
+from labs.equipment.kafka_tool import run_kafka_tool
 from labs.evidence.readers.transactions import NoSuchPartition
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -88,21 +84,12 @@ def _segments(directory: Path) -> list[Path]:
 
 def dump_segments(segments: list[Path], *options: str) -> str:
     """Return what Kafka's tool prints of these files of one directory. Raises BrokerError."""
-    command = [
-        find_java().executable,
-        *("-XX:+UseSerialGC", *QUICK_START, f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
-        *("-cp", os.pathsep.join(map(str, broker_jars())), DUMP, "--print-data-log", *options),
-        # By name, in the directory: the tool splits a path at commas.
-        *("--files", ",".join(segment.name for segment in segments)),
-    ]
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    ran = subprocess.run(command, cwd=segments[0].parent, env=environment, capture_output=True)
-    output = ran.stdout.decode(errors="replace")
+    directory, names = segments[0].parent, ",".join(segment.name for segment in segments)
+    # By name, in the directory: the tool splits a path at commas.
+    ran = run_kafka_tool(DUMP, "--print-data-log", *options, "--files", names, cwd=directory)
     if ran.returncode:
-        raise BrokerError(
-            f"the log in {segments[0].parent} cannot be read:\n{output}{ran.stderr.decode(errors='replace')}"
-        )
-    return output
+        raise BrokerError(f"the log in {directory} cannot be read:\n{ran.stdout}{ran.stderr}")
+    return ran.stdout
 
 
 def _entries(dump: str) -> Iterator[LogEntry]:
