@@ -1,4 +1,4 @@
-"""Repeat for hours what the tests do once: chaos, the model against Kafka, changed lessons, the crash tests.
+"""Repeat for hours what the tests do once: chaos, model against Kafka, lessons changed and interrupted, crash tests.
 
 Ten seeds of three minutes take about 50 minutes, the changes about 40, a hundred repeats of the crash tests about three
 hours on two cores.
@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
     parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
-    parser.add_argument("--changes", action=argparse.BooleanOptionalAction, default=True, help="of every lesson")
+    parser.add_argument(
+        "--changes", action=argparse.BooleanOptionalAction, default=True, help="and interruptions of lessons"
+    )
     parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
     parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
     parser.add_argument("--output", type=Path, default=Path("out/soak"), metavar="DIR", help="(default: %(default)s)")
@@ -73,9 +75,8 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
         yield "replays", [*python, "labs", "model", "--replay", "--times", "10"]
         yield "walks", [*python, "labs", "model", "--walks", str(arguments.walks)]
     if arguments.changes:
-        yield (
-            "changes",
-            ["env", "CHANGES=all", *python, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_changes.py"],
-        )
+        pytest = ["env", "CHANGES=all", *python, "pytest", "-q", "-p", "no:cacheprovider"]
+        yield "changes", [*pytest, "tests/test_changes.py"]
+        yield "interruptions", [*pytest, "tests/desk/test_interrupted.py"]
     for n in range(1, arguments.repeats + 1):
         yield f"repeat-{n}", [*python, "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]

@@ -1,16 +1,25 @@
-"""A lesson that is interrupted in the middle leaves no process behind, and can be run again from its top."""
+"""A lesson that is interrupted in the middle leaves no process behind, and can be run again from its top.
+
+`make test` interrupts a bench that opens and a query that runs, `make soak` every lesson, twice (CHANGES=all).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import threading
+from random import Random
 
 import psutil
 import pytest
 from jupyter_client.manager import start_new_kernel
 
 from labs.equipment.eventually import eventually
+from tests.lessons import LESSONS, cells
+
+MOMENTS = (5, 25), (15, 60)  # seconds from the top of a lesson, between which it is interrupted
+TO_INTERRUPT = sorted(LESSONS.glob("*.ipynb")) if os.environ.get("CHANGES") == "all" else []
 
 OPEN = """
 from labs.lesson import (
@@ -112,3 +121,28 @@ def test_interrupted_anywhere_it_runs_again_from_its_top_and_ends_with_its_kerne
     gone, alive = psutil.wait_procs(everything, timeout=60)
     assert not alive, [command_of(process)[:200] for process in alive]
     assert len(gone) >= 2
+
+
+def run_from_its_top(client, lesson: list[str]) -> str:
+    """Execute the cells until one fails, and return what that one said."""
+    for cell in lesson:
+        ended, said = run(client, cell)
+        if ended == "error":
+            return f"{said}\nin the cell\n{cell}"
+    return ""
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("path", TO_INTERRUPT, ids=lambda path: path.stem)
+def test_lesson_interrupted_anywhere_runs_again_from_its_top_and_leaves_no_process(kernel, path):
+    manager, client = kernel
+    run(client, f"%cd -q {path.parent}")
+    lesson, random = cells(path, "code"), Random(path.stem)
+    for earliest, latest in MOMENTS:
+        strike = threading.Timer(random.uniform(earliest, latest), manager.interrupt_kernel)
+        strike.start()
+        run_from_its_top(client, lesson)
+        strike.join()  # a lesson that was quicker is interrupted between two cells
+        is_idle(client)
+    assert run_from_its_top(client, lesson) == ""
+    assert eventually(lambda: not children(manager), timeout=60)
