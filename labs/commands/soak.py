@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
     parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
-    parser.add_argument(
-        "--changes", action=argparse.BooleanOptionalAction, default=True, help="and interruptions of lessons"
-    )
+    parser.add_argument("--changes", action=argparse.BooleanOptionalAction, default=True, help="and interruptions")
     parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
     parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
     parser.add_argument("--output", type=Path, default=Path("out/soak"), metavar="DIR", help="(default: %(default)s)")
