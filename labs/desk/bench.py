@@ -59,6 +59,15 @@ class LessonBench:
         atexit.unregister(self.close)
         self._open.close()
 
+    def give_way(self) -> None:
+        """Close what an earlier run left open. A JVM that was interrupted at anything is not used again."""
+        interrupted = self._spark is not None
+        self.close()
+        if interrupted:
+            from labs.equipment.spark import end_jvm
+
+            end_jvm()
+
     def _stop_spark(self) -> None:
         session, self._spark = self._spark, None
         if session is None:
@@ -75,7 +84,7 @@ _on_the_bench: list[LessonBench] = []
 def open_bench(spark: bool = True, proxy: bool = False) -> LessonBench:
     """Open the bench of a lesson, and close the one that an earlier run in this kernel left open."""
     while _on_the_bench:
-        _on_the_bench.pop().close()
+        _on_the_bench.pop().give_way()
     bench = LessonBench(spark=spark, proxy=proxy)
     _on_the_bench.append(bench)
     return bench

@@ -70,6 +70,19 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
     return session
 
 
+def end_jvm() -> None:
+    """End the JVM that a stopped session has left, so that the next one gets a new one; nothing if there is none.
+
+    A JVM whose very first Kafka task was stopped may be left with a class that it could not initialise, for ever.
+    """
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is not None:
+        with contextlib.suppress(Exception):  # it may be gone already
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # which it takes for its end
+            gateway.proc.wait(30)
+
+
 def on_this_machine(master: str) -> bool:
     """Tell whether Spark's executors run on this machine, from the master's address."""
     return re.match(r"local\b|spark://(127\.0\.0\.1|localhost)[:,]", master) is not None
