@@ -91,7 +91,7 @@ def test_executor_that_was_killed_is_replaced_and_one_without_a_worker_ends():
             killed = cluster.kill_executor()
             [replacement] = eventually(cluster.executor_pids, timeout=60)
             assert killed != replacement
-            [log] = worker.directory.glob("work/*/1/stderr")
+            [log] = eventually(lambda: list(worker.directory.glob("work/*/1/stderr")))  # made after the process
             eventually(lambda: "to class loader" in log.read_text(), timeout=60)  # it has started
             os.kill(worker.pid, signal.SIGKILL)  # the worker alone
             eventually(lambda: not _runs(replacement))
