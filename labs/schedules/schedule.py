@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 REQUESTS = ("fence", "read marker", "row", "marker", "commit", "abort")
-OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset")
+OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "take over")
 STRIKES = ("crash", "freeze", "wake")  # what befalls a program
 NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
-STARTS = ("start", "start at record", "restore and start", "start anew")
-SUPERVISOR = (*STARTS, "run again")
+STARTS = ("start", "start at record", "restore and start", "start anew", "hand over")  # the others are gone
+SUPERVISOR = (*STARTS, "warm up", "run again")
 BROKER = ("time out", "forget the marker")
 HELD = "held"
 PROGRAM = re.compile(r"(driver|producer|consumer|task) \d+( again)?")  # an actor that runs, and may die
@@ -42,6 +42,9 @@ WORDS = {
     "start at record": "starts {whose}, at record {row}",
     "restore and start": "restores an older checkpoint and starts {whose} from it, at batch {batch}",
     "start anew": "starts {whose} with an empty checkpoint, at record {row}",
+    "warm up": "keeps {whose} warm, which waits to be told",
+    "hand over": "tells {whose} to take over",
+    "take over": "reads its checkpoint, and takes over at batch {batch}",
     "run again": "runs {whose}",
     "time out": "aborts the transaction, which has been open for too long",
     "forget the marker": "forgets the marker, which has expired",
@@ -192,7 +195,7 @@ def _with_crashes(events: list[Event]) -> Iterable[Event]:
     asleep: set[str] = set()
     for n, event in enumerate(events):
         if event.action in STARTS:
-            for actor in sorted({e.actor for e in events[:n] if PROGRAM.fullmatch(e.actor)} - asleep):
+            for actor in sorted({e.actor for e in events[:n] if PROGRAM.fullmatch(e.actor)} - {event.whose} - asleep):
                 asleep.add(actor)
                 if all(later.actor != actor for later in events[n:]):
                     yield Event(actor, "crash")

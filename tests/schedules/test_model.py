@@ -9,6 +9,7 @@ import pytest
 
 from labs.schedules.model.checker import Explored, explore
 from labs.schedules.model.kafka import Stage
+from labs.schedules.model.spare import SpareStage
 from labs.schedules.model.stages import AS_BUILT, MODELS, SINK, TRANSACTION
 from labs.schedules.model.state import Driver, Marker, State
 from labs.schedules.schedule import ScheduleError
@@ -27,6 +28,7 @@ FOUND = {
     "the sink, older checkpoint": None,
     "the sink, marker deleted": None,
     "the sink as built": None,
+    "the sink with a spare": None,
     "an epoch with each commit": None,
     "two phases": None,
     "two phases, committed undecided": ("doubled", 10),
@@ -57,6 +59,12 @@ MUTANTS = {
     ),
     "noted before it is committed": Stage("", ("plan", "fence", "read marker", "rows", "marker", "note", "commit")),
 }
+# What a spare must not do before it is told, in the sink as built and in the sink as it is explained.
+EARLY_SPARES = {
+    ("fence",): ("usurped", 5, 4),
+    ("read marker",): ("doubled", 22, 20),
+    ("read marker", "fence"): ("usurped", 5, 4),
+}
 
 
 @functools.cache
@@ -78,6 +86,40 @@ def test_what_is_found_in_a_stage(name):
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutant_of_the_sink_is_caught(mutant):
     assert explore(MUTANTS[mutant]).anomaly
+
+
+@pytest.mark.parametrize("early", EARLY_SPARES)
+def test_spare_that_does_not_wait_until_it_is_told_is_caught(early):
+    """Who fences early stops a driver that lives; who reads the marker early goes on with one that is no longer so."""
+    as_built = explore(SpareStage("", AS_BUILT, keeps_epoch=True, early=early))
+    explained = explore(SpareStage("", SINK, early=early))
+    assert as_built.anomaly == explained.anomaly == EARLY_SPARES[early][0]
+    assert (len(as_built.schedule.events), len(explained.schedule.events)) == EARLY_SPARES[early][1:]
+
+
+def test_spare_takes_over_from_one_that_is_dead_and_from_one_that_only_sleeps():
+    taken = explored("the sink with a spare").taken
+    assert taken.keys() == explored("the sink as built").taken.keys() - {("supervisor", "start", "")} | {
+        ("supervisor", "warm up", ""),
+        ("supervisor", "hand over", ""),
+        ("driver", "take over", ""),
+    }
+    stage = MODELS["the sink with a spare"]
+    states = reachable(dataclasses.replace(stage, batches=1, rows=1, luck=()))
+    both = [state.drivers for state in states if len(state.drivers) == 2]
+    assert any(spare.batch == 1 and first.alive and first.batch == 0 for first, spare in both)  # never heard of again
+    assert any(spare.batch == 1 and not first.alive for first, spare in both)  # it woke up, and was fenced
+    assert any(first.batch == 1 and not spare.alive for first, spare in both)  # it woke up in time
+
+
+def reachable(stage):
+    seen, waiting = set(), [stage.start()]
+    while waiting:
+        state = waiting.pop()
+        if state not in seen:
+            seen.add(state)
+            waiting += [following for _, following in stage.moves(state)]
+    return seen
 
 
 def test_every_action_and_every_fault_is_taken_in_the_sink():
@@ -110,14 +152,7 @@ def test_every_action_and_every_fault_is_taken_in_the_other_models():
 
 
 def test_sink_refuses_where_the_checkpoint_is_an_older_one():
-    stage = MODELS["the sink, older checkpoint"]
-    seen, waiting = set(), [stage.start()]
-    while waiting:
-        state = waiting.pop()
-        if state not in seen:
-            seen.add(state)
-            waiting += [following for _, following in stage.moves(state)]
-    assert any(state.refused for state in seen)
+    assert any(state.refused for state in reachable(MODELS["the sink, older checkpoint"]))
 
 
 def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():

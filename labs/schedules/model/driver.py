@@ -26,14 +26,14 @@ def acts(stage: Stage, state: State, n: int, driver: Driver) -> tuple[Event, Sta
         noted = state._replace(noted=max(state.noted, batch), hole=state.hole or not driver.computed)
         if state.noted >= batch:  # another driver has: Spark finds the file there, and fails
             return Event(actor, "note", batch, answer="it is noted"), _ended(state, n, driver)
-        return Event(actor, "note", batch), with_driver(noted, n, _next_step(stage, driver))
+        return Event(actor, "note", batch), with_driver(noted, n, next_step(stage, driver))
     what, row = ("row", begin(state, batch) + driver.row) if step == "rows" else (REQUEST.get(step, step), None)
     number = batch * 100 + driver.step * 10 + driver.row
     request = Request(n, what, batch, row, driver.epoch, number, state.planned[batch], state.query)
     sent = state._replace(net=state.net | {request})
     event = Event(actor, what, batch, row, None if what in ("fence", "read marker") else driver.epoch)
     if step == "fence ahead":
-        return event, with_driver(sent, n, _next_step(stage, driver)._replace(epoch=COMING))
+        return event, with_driver(sent, n, next_step(stage, driver)._replace(epoch=COMING))
     return event, with_driver(sent, n, driver._replace(waiting=True))
 
 
@@ -47,7 +47,7 @@ def at_its_step(stage: Stage, driver: Driver) -> Driver:
     return driver
 
 
-def _next_step(stage: Stage, driver: Driver) -> Driver:
+def next_step(stage: Stage, driver: Driver) -> Driver:
     """Go on to the next step of the program, or to the next batch."""
     if driver.step + 1 < len(stage.program):
         return driver._replace(step=driver.step + 1)
@@ -55,7 +55,7 @@ def _next_step(stage: Stage, driver: Driver) -> Driver:
 
 
 def _plans(stage: Stage, state: State, n: int, driver: Driver) -> tuple[Event, State]:
-    batch, following = driver.batch, with_driver(state, n, _next_step(stage, driver))
+    batch, following = driver.batch, with_driver(state, n, next_step(stage, driver))
     if state.hole:
         event = Event(f"driver {n + 1}", "plan", batch, answer="the state of the batch before is missing")
         return event, _ended(state, n, driver)
@@ -71,13 +71,13 @@ def _plans(stage: Stage, state: State, n: int, driver: Driver) -> tuple[Event, S
 
 def hears(stage: Stage, state: State, n: int, driver: Driver, request: Request, answer: Answer) -> State:
     """Let a driver go on after an answer."""
-    following = _next_step(stage, driver)
+    following = next_step(stage, driver)
     if answer == FENCED:
         return _ended(state, n, driver)
     if isinstance(answer, int):
         following = following._replace(epoch=answer)
     if request.what == "read marker":
-        return _decides(stage, state, n, following)
+        return decides(stage, state, n, following)
     if request.what == "row":
         row = driver.row + 1
         more = row < state.planned[driver.batch] - begin(state, driver.batch)
@@ -85,7 +85,7 @@ def hears(stage: Stage, state: State, n: int, driver: Driver, request: Request, 
     return with_driver(state, n, following)
 
 
-def _decides(stage: Stage, state: State, n: int, following: Driver) -> State:
+def decides(stage: Stage, state: State, n: int, following: Driver) -> State:
     """Publish, skip what is published, or refuse what does not fit."""
     batch, end = following.batch, state.planned[following.batch]
     marker = state.marker

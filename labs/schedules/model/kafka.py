@@ -88,7 +88,10 @@ class Stage:
             if driver.alive and not driver.waiting and driver.batch < self.batches and not state.refused:
                 driver = at_its_step(self, driver)
                 if not (self.program[driver.step] == "fence" and driver.epoch == COMING):
-                    yield acts(self, state, n, driver)
+                    yield self._acts(state, n, driver)
+
+    def _acts(self, state: State, n: int, driver: Driver) -> tuple[Event, State]:
+        return acts(self, state, n, driver)
 
     def _broker(self, state: State) -> Iterator[tuple[Event, State]]:
         if "time out" in state.luck and is_open(state):

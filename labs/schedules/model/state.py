@@ -21,6 +21,7 @@ class Driver(NamedTuple):
     alive: bool = True
     fresh: bool = True  # in its first batch, which another driver may have planned
     computed: bool = False  # whether the batch's plan was executed, which writes Spark's state
+    saw: tuple[Marker | None, ...] = ()  # the marker, if it was read before the driver had to do anything at all
 
 
 class Marker(NamedTuple):
@@ -45,8 +46,17 @@ class Request(NamedTuple):
     copy: bool = False
 
 
+class Spare(NamedTuple):
+    """A driver that is kept warm: whether it is told to take over, and what it has got before that, if it is wrong."""
+
+    told: bool = False
+    epoch: int = NEVER
+    saw: tuple[Marker | None, ...] = ()
+
+
 class State(NamedTuple):
     drivers: tuple[Driver, ...] = (Driver(),)  # the last one is the newest
+    spare: Spare | None = None  # who comes next, if it is kept warm
     net: frozenset[Request] = frozenset()
     # In Kafka: the topic, the newest epoch, the marker in the topic and in the open transaction.
     log: tuple[tuple[int, int, str], ...] = ()  # (record, batch, "open", "committed" or "aborted")

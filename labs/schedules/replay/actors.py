@@ -20,7 +20,7 @@ from labs.schedules.replay.bench import LATE, PATIENCE, CannotPlay, ReplayBench
 from labs.schedules.replay.driver import Driver, Step
 from labs.schedules.replay.network import Network, Sent
 from labs.schedules.replay.played_driver import PlayedDriver
-from labs.schedules.schedule import HELD, STARTS, Event
+from labs.schedules.schedule import HELD, Event
 
 
 class Actors(BasePlayer[Driver]):
@@ -115,7 +115,7 @@ class Actors(BasePlayer[Driver]):
 
     def _supervise(self, event: Event) -> str:
         """Start the next driver from the checkpoint, or from an older one, while the others sleep or are gone."""
-        if event.action not in STARTS or event.action == "start anew":
+        if event.action not in ("start", "restore and start"):
             raise RuntimeError(f"the supervisor does not {event.action!r} here")
         for driver in self._drivers.values():
             if driver.alive and event.action == "restore and start":
