@@ -16,6 +16,7 @@ from labs.schedules.model.checker import with_sight
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.stages import AS_BUILT
 from labs.schedules.model.state import State
+from labs.schedules.model.variants import AsBuilt
 from labs.schedules.replay.bench import CannotPlay, ReplayBench
 from labs.schedules.replay.driver import DONE
 from labs.schedules.replay.player import Player
@@ -24,7 +25,7 @@ from labs.schedules.replay.sink_driver import SinkDriver
 from labs.schedules.schedule import Event, Schedule, compact
 
 # A row for each batch, so that a request holds one row. What times out is another test: it takes its time.
-WALKED = Stage(
+WALKED = AsBuilt(
     "the sink as built", AS_BUILT, keeps_epoch=True, batches=3, rows=1, drivers=3, luck=("deliver again", "lose")
 )
 LENGTH = 60  # moves

@@ -9,9 +9,10 @@ import pytest
 
 from labs.schedules.model.checker import Explored, explore
 from labs.schedules.model.kafka import Stage
-from labs.schedules.model.spare import SpareStage
-from labs.schedules.model.stages import AS_BUILT, MODELS, SINK, TRANSACTION
+from labs.schedules.model.spare import WithSpare
+from labs.schedules.model.stages import AS_BUILT, MODELS, OLD_MARKER, SINK, TRANSACTION
 from labs.schedules.model.state import Driver, Marker, State
+from labs.schedules.model.variants import AsBuilt, without_checkpoint
 from labs.schedules.schedule import ScheduleError
 
 # (anomaly, steps of the shortest schedule); None: nothing, in any state within the bounds.
@@ -47,7 +48,9 @@ MUTANTS = {
     "no fencing": Stage("", tuple(step for step in SINK if step != "fence")),
     "no marker": Stage("", TRANSACTION),
     "marker read first": MODELS["marker read before the epoch"],
-    "as built, looked at once": Stage("", tuple(step for step in AS_BUILT if step != "read marker"), keeps_epoch=True),
+    "as built, looked at once": AsBuilt(
+        "", tuple(step for step in AS_BUILT if step != "read marker"), keeps_epoch=True
+    ),
     "one epoch": Stage("", SINK, keeps_epoch=True),
     "not drained": Stage("", SINK, drains=False),
     "marker without the plan": MODELS["marker without the plan"],
@@ -91,8 +94,8 @@ def test_mutant_of_the_sink_is_caught(mutant):
 @pytest.mark.parametrize("early", EARLY_SPARES)
 def test_spare_that_does_not_wait_until_it_is_told_is_caught(early):
     """Who fences early stops a driver that lives; who reads the marker early goes on with one that is no longer so."""
-    as_built = explore(SpareStage("", AS_BUILT, keeps_epoch=True, early=early))
-    explained = explore(SpareStage("", SINK, early=early))
+    as_built = explore(WithSpare("", AS_BUILT, keeps_epoch=True, early=early))
+    explained = explore(WithSpare("", SINK, early=early))
     assert as_built.anomaly == explained.anomaly == EARLY_SPARES[early][0]
     assert (len(as_built.schedule.events), len(explained.schedule.events)) == EARLY_SPARES[early][1:]
 
@@ -156,7 +159,7 @@ def test_sink_refuses_where_the_checkpoint_is_an_older_one():
 
 
 def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():
-    assert explore(dataclasses.replace(MODELS["the sink, marker deleted"], has_witness=False)).anomaly == "doubled"
+    assert explore(Stage("", SINK, luck=OLD_MARKER)).anomaly == "doubled"
 
 
 @pytest.mark.parametrize(
@@ -171,8 +174,7 @@ def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():
 )
 def test_what_a_restart_without_a_checkpoint_does(name, restarts_from, anomaly):
     """The sink doubles nothing: it finds another query's marker, and refuses. Nobody saves what a restart skips."""
-    one_row = {"keeps_checkpoint": False, "restarts_from": restarts_from, "rows": 1, "luck": ()}
-    found = explore(dataclasses.replace(MODELS[name], **one_row))
+    found = explore(without_checkpoint(dataclasses.replace(MODELS[name], rows=1, luck=()), restarts_from))
     assert (found.complete, found.anomaly) == (True, anomaly), found.schedule
     assert found.anomaly is None or "start anew" in {event.action for event in found.moves}
 

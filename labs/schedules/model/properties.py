@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from labs.schedules.model.state import Driver, State
+from labs.schedules.model.state import Driver, State, all_gone
 from labs.schedules.schedule import Event
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def recovers(stage: Stage, state: State) -> bool:
 
 def ending(stage: Stage, state: State) -> Iterator[tuple[Event, State]]:
     """Yield what becomes of a fresh driver that nobody disturbs, once all others have crashed."""
-    gone = tuple(driver._replace(alive=False) for driver in state.drivers)
+    gone = all_gone(state.drivers)
     state = state._replace(drivers=(*gone, Driver(state.noted + 1)), spare=None, net=frozenset(), luck=())
     yield Event("supervisor", "start", state.noted + 1, whose=f"driver {len(gone) + 1}"), state
     while not state.refused and state.drivers[-1].alive and state.drivers[-1].batch < stage.batches:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from labs.schedules.model.downstream import OFFSET_FIRST, OFFSET_LAST, TOGETHER, DownstreamStage
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.shared_transaction import SharedStage
-from labs.schedules.model.spare import SpareStage
+from labs.schedules.model.spare import WithSpare
 from labs.schedules.model.two_phase import COMMIT_FIRST, IN_ORDER, TwoPhaseStage
+from labs.schedules.model.variants import AsBuilt, Witnessed
 
 PLAIN = ("plan", "rows", "note")
 TRANSACTION = ("plan", "fence", "rows", "commit", "note")
@@ -30,9 +31,9 @@ MODELS: dict[str, Stage | TwoPhaseStage | DownstreamStage | SharedStage] = {
         Stage("marker that expires", SINK, marker_says_plan=False, luck=OLD_MARKER),
         Stage("the sink", SINK),
         Stage("the sink, older checkpoint", SINK, luck=OLD_CHECKPOINT),
-        Stage("the sink, marker deleted", SINK, has_witness=True, luck=OLD_MARKER),
-        Stage("the sink as built", AS_BUILT, keeps_epoch=True),
-        SpareStage("the sink with a spare", AS_BUILT, keeps_epoch=True),
+        Witnessed("the sink, marker deleted", SINK, luck=OLD_MARKER),
+        AsBuilt("the sink as built", AS_BUILT, keeps_epoch=True),
+        WithSpare("the sink with a spare", AS_BUILT, keeps_epoch=True),
         Stage("an epoch with each commit", SINK, keeps_epoch=True, epoch_by_commit=True),
         TwoPhaseStage("two phases", IN_ORDER),
         TwoPhaseStage("two phases, committed undecided", COMMIT_FIRST),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from labs.schedules.model.tuples import put, without
+from labs.schedules.schedule import Event
 
 NEVER = -1
 COMING = -2  # of an epoch: it is asked for
@@ -44,6 +45,17 @@ class Request(NamedTuple):
     end: int  # what the batch was planned to hold: records up to this one
     query: int = 0
     copy: bool = False
+
+    @property
+    def sent(self) -> Event:
+        """That the driver sends it. The epoch is said where Kafka looks at it."""
+        epoch = None if self.what in ("fence", "read marker") else self.epoch
+        return Event(f"driver {self.driver + 1}", self.what, self.batch, self.row, epoch)
+
+    def carried(self, action: str, answer: str = "") -> Event:
+        """What the network does with it, and what comes back."""
+        sent = self.sent
+        return sent._replace(actor="network", action=action, answer=answer, request=self.what, whose=sent.actor)
 
 
 class Spare(NamedTuple):
@@ -85,6 +97,10 @@ def begin(state: State, batch: int) -> int:
 
 def with_driver(state: State, n: int, driver: Driver) -> State:
     return state._replace(drivers=put(state.drivers, n, driver))
+
+
+def all_gone(drivers: tuple[Driver, ...]) -> tuple[Driver, ...]:
+    return tuple(driver._replace(alive=False) for driver in drivers)
 
 
 def spent(state: State, what: str) -> State:

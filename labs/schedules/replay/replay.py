@@ -50,7 +50,8 @@ PLAYERS: dict[type, Any] = {
 def replay_on_kafka(schedule: Schedule, stage: Any, bench: ReplayBench) -> Replayed:
     """Carry out what the model found. Raises CannotPlay if that is not possible."""
     expires = any(event.action == "time out" for event in schedule.events)
-    with PLAYERS[type(stage)](stage, bench, expires) as player:
+    player_of = next(player for kind, player in PLAYERS.items() if isinstance(stage, kind))
+    with player_of(stage, bench, expires) as player:
         happened = player.play(schedule)
         audit = judge(player, all_of_it=schedule.anomaly == "stuck")
         return Replayed(schedule, happened._replace(anomaly=_shown(audit, schedule.anomaly)), audit)

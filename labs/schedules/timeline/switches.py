@@ -7,6 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from labs.schedules.model.kafka import Stage
+from labs.schedules.model.variants import without_checkpoint
 
 BATCHES, ROWS = 2, 4  # of the timeline; a crash in the middle of a batch leaves half of its rows
 
@@ -46,16 +47,15 @@ class Switches(NamedTuple):
             "commit": on.transaction,
             "note": True,
         }
-        return Stage(
+        stage = Stage(
             f"timeline {self.key}",
             tuple(step for step, there in steps.items() if there),
             idempotent=on.idempotence,
-            keeps_checkpoint=on.checkpoint,
-            restarts_from="latest" if on.latest else "earliest",
             batches=BATCHES,
             rows=ROWS,
             luck=(),
         )
+        return stage if on.checkpoint else without_checkpoint(stage, "latest" if on.latest else "earliest")
 
 
 LABELS = {
