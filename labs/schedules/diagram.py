@@ -1,6 +1,7 @@
 """A schedule as a sequence diagram: time runs down, each actor has a lane, and a reader's view stands beside each step.
 
-The supervisor and the network have their lanes where they act. The same schedule gives the same bytes. The text
+Along the bottom it stands once more, after each step that has changed it. The supervisor and the network have their
+lanes where they act. The same schedule gives the same bytes. The text
 alternative is the schedule in words.
 """
 
@@ -9,15 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from labs.schedules.reader_strip import CELL, HEIGHT, records, strip
 from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, STARTS, SUPERVISOR, Event, Schedule, filled
-from labs.schedules.svg import BLUE, FAINT, GREEN, INK, ORANGE, RED, Drawing, arrow, circle, cross, document, line, text
+from labs.schedules.svg import BLUE, FAINT, INK, RED, Drawing, arrow, circle, cross, document, line, text
 
 LANE, LEFT, STEP, TOP = 190, 80, 30, 86  # pixels: between programs, to the first lane, between steps, above the first
 SUPERVISED = 90  # from the supervisor to the first program
 HOLD, ARRIVAL = 330, 90  # from the last program to the network, with room for what it carries, and on to Kafka
 DIRECT = 310  # from the last program to Kafka, where the network does nothing of its own
 ANSWERS, LETTER = 150, 7  # from Kafka to the reader's view, at least, and for each letter of an answer
-CELL = 22  # of a record that the reader sees
 GOOD = ("", "ok", HELD, "known already", "as planned before")  # answers after which a driver goes on
 LABELS = {
     "fence": "epoch?",
@@ -55,13 +56,13 @@ def draw(schedule: Schedule) -> Drawing:
     answers = (len(event.answer) for event in schedule.events if event.request or event.action in REQUESTS)
     reader = lanes["Kafka"] + max(ANSWERS, 24 + LETTER * max(answers, default=0))
     most = max((len(event.sees or ()) for event in schedule.events), default=0)
-    width, height = reader + max(190, most * CELL + 30), TOP + len(schedule.events) * STEP + 30
+    width, bottom = reader + max(190, most * CELL + 30), TOP + len(schedule.events) * STEP + 30
     title = f"{schedule.stage}: {schedule.anomaly or 'no anomaly'}"
     parts = [
         text(20, 28, title, size=16, weight="bold"),
         *(text(x, 62, name, anchor="middle", weight="bold") for name, x in lanes.items()),
         text(reader, 62, "a reader sees", weight="bold"),
-        *_life_lines(schedule, lanes, height),
+        *_life_lines(schedule, lanes, bottom),
     ]
     seen: tuple[int, ...] = ()
     for n, event in enumerate(schedule.events):
@@ -69,8 +70,10 @@ def draw(schedule: Schedule) -> Drawing:
         parts.append(text(16, y + 4, str(n + 1), colour="#777777", size=11))
         parts += _step(event, y, lanes)
         seen = seen if event.sees is None else event.sees
-        parts += _records(seen, reader, y, event.sees is not None)
-    return document(width, height, title, str(schedule), parts)
+        parts += records(seen, reader, y, event.sees is not None)
+    if not schedule.events:
+        return document(width, bottom, title, str(schedule), parts)
+    return document(width, bottom + HEIGHT, title, str(schedule), [*parts, *strip(schedule.events, width, bottom)])
 
 
 def _lanes(schedule: Schedule) -> dict[str, int]:
@@ -93,7 +96,7 @@ def _program(event: Event) -> str:
     return event.actor if PROGRAM.fullmatch(event.actor) else event.whose
 
 
-def _life_lines(schedule: Schedule, lanes: dict[str, int], height: int) -> Iterator[str]:
+def _life_lines(schedule: Schedule, lanes: dict[str, int], bottom: int) -> Iterator[str]:
     """Draw each lane: solid while the actor acts, dotted while it is asleep or gone."""
     for name, x in lanes.items():
         late = any(event.action in SUPERVISOR and event.whose == name for event in schedule.events)
@@ -102,7 +105,7 @@ def _life_lines(schedule: Schedule, lanes: dict[str, int], height: int) -> Itera
             awake = _is_awake_after(event, name)
             if awake is not None and awake != changes[-1][1]:
                 changes.append((TOP + n * STEP, awake))
-        changes.append((height - 20, False))
+        changes.append((bottom - 20, False))
         for (start, awake), (end, _) in itertools.pairwise(changes):
             yield line(x, start, x, end, INK if awake else FAINT, dashes="" if awake else "2 5")
 
@@ -165,17 +168,3 @@ def _step(event: Event, y: int, lanes: dict[str, int]) -> Iterator[str]:
 def _answer(event: Event, x: int, y: int) -> Iterator[str]:
     if event.answer not in ("", "ok"):
         yield text(x + 8, y + 4, event.answer, size=12, colour=RED if event.answer == "fenced" else INK)
-
-
-def _records(seen: tuple[int, ...], x: int, y: int, changed: bool) -> Iterator[str]:
-    """Draw what the reader sees: a box for each record, in the order of the topic; a repeated one stands out."""
-    for n, record in enumerate(seen):
-        colour = ORANGE if record in seen[:n] else GREEN
-        yield (
-            f'<rect x="{x + n * CELL}" y="{y - 10}" width="{CELL - 3}" height="19" rx="3" fill="{colour}" '
-            f'fill-opacity="{"1" if changed else "0.25"}"/>'
-        )
-        ink = "#FFFFFF" if changed and colour == GREEN else INK
-        yield (
-            f'<text x="{x + n * CELL + 9}" y="{y + 4}" text-anchor="middle" font-size="12" fill="{ink}">{record}</text>'
-        )

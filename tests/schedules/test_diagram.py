@@ -76,7 +76,7 @@ def test_texts_of_one_step_do_not_run_into_each_other():
     events = (Event("driver 1", "commit", 0, epoch=0, answer=long, sees=(0,)), *EVENTS)
     drawn = ElementTree.fromstring(draw(Schedule("recorded", events)))
     [answer] = [text for text in drawn.iter(f"{SVG}text") if text.text == long]
-    boxes = [int(box.get("x")) for box in drawn.iter(f"{SVG}rect") if box.get("rx")]
+    boxes = [int(box.get("x")) for box in records_in(drawn)]
     assert int(answer.get("x")) + 6.5 * len(long) < min(boxes)
 
 
@@ -104,8 +104,36 @@ def test_number_of_a_record_is_drawn_and_a_batch_that_nobody_named_is_not():
 
 
 def test_a_record_that_is_seen_twice_stands_out(drawing):
-    colours = [box.get("fill") for box in drawing.iter(f"{SVG}rect")]
-    assert colours.count("#E69F00") == 1
+    assert [box.get("fill") for box in records_in(drawing)].count("#E69F00") == 1
+
+
+def test_what_a_reader_sees_stands_along_the_bottom_after_each_step_that_changed_it(drawing):
+    assert strip_of(drawing) == ["a reader sees", "step 7", "0", "step 10", "0", "0"]
+    assert [box.get("fill") for box in records_in(drawing, along=True)].count("#E69F00") == 1
+    nobody = ElementTree.fromstring(draw(Schedule("unseen", EVENTS[:2])))
+    assert strip_of(nobody) == ["a reader sees", "nothing, after any step"]
+    emptied = ElementTree.fromstring(draw(Schedule("emptied", (EVENTS[-1], EVENTS[1]._replace(sees=())))))
+    assert strip_of(emptied) == ["a reader sees", "step 1", "0", "0", "step 2", "nothing"]
+
+
+def test_strip_along_the_bottom_is_one_row_and_shows_the_last_changes():
+    events = tuple(Event("driver 1", "row", 0, n, answer="ok", sees=tuple(range(n + 1))) for n in range(12))
+    drawn = ElementTree.fromstring(draw(Schedule("many", events)))
+    said = strip_of(drawn)
+    assert said[:3] == ["a reader sees", "…", "step 11"]
+    assert said[-13:] == ["step 12", *map(str, range(12))]
+    right = max(int(box.get("x")) + int(box.get("width")) for box in records_in(drawn, along=True))
+    assert right <= int(drawn.get("width")) - 20
+
+
+def records_in(drawing, *, along=False):
+    """The boxes of the records beside the steps, or of those along the bottom."""
+    boxes = [box for box in drawing.iter(f"{SVG}rect") if box.get("rx")]
+    return [box for box in boxes if (int(box.get("y")) > int(drawing.get("height")) - 48) == along]
+
+
+def strip_of(drawing):
+    return [t.text for t in drawing.iter(f"{SVG}text") if int(t.get("y")) > int(drawing.get("height")) - 48]
 
 
 def test_nothing_lies_outside_the_page(drawing):
