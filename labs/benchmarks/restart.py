@@ -65,16 +65,16 @@ def _in_session(spark, servers: str, source: str) -> float:
 
 
 def _as_process(servers: str, source: str, spare: bool) -> float:
-    topic, checkpoint = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1), tempfile.mkdtemp()
-    options: dict[str, Any] = dict(
-        bootstrap_servers=servers,
-        checkpoint=checkpoint,
-        source_topic=source,
-        sink_topic=topic,
-        name=topic,
-        records_per_batch=80,
-    )
+    topic = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1)
     with contextlib.ExitStack() as jobs:
+        options: dict[str, Any] = dict(
+            bootstrap_servers=servers,
+            checkpoint=jobs.enter_context(tempfile.TemporaryDirectory()),
+            source_topic=source,
+            sink_topic=topic,
+            name=topic,
+            records_per_batch=80,
+        )
         # It is held where it is to be killed, until the spare is warm.
         killed = jobs.enter_context(JobProcess((Fault("before_write", BATCH, "pause"),), **options))
         warm = jobs.enter_context(JobProcess(warm=True)) if spare else None

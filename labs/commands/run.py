@@ -26,10 +26,10 @@ MISUSED = 2  # the exit code for arguments that are wrong
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warm", action="store_true", help=WARM)
     parser.set_defaults(misused=parser.error)
-    _add_options(parser, required=False)
+    add_options(parser, required=False)
 
 
-def _add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
+def add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
     from labs.faults.job import SINKS
     from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 
@@ -66,7 +66,7 @@ def _run_when_told() -> int:
     if not line:
         return 0
     try:
-        arguments = Orders(_add_options).read(line)
+        arguments = Orders(add_options).read(line)
     except BadOrder as error:
         print(f"python -m labs run --warm: {error}", file=sys.stderr)
         return MISUSED

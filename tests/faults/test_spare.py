@@ -1,0 +1,166 @@
+"""The hot spare: it touches nothing until it is told, then goes on at once, and is nowhere left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from labs.commands.hot_spare import BadOrder, Orders
+from labs.commands.run import add_options
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import admin
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.results import read_results, read_visible
+from labs.evidence.readers.transactions import read_ends, read_producers, read_transactions
+from labs.faults.fault import Fault
+from labs.faults.job import JobFailed, JobProcess, NotASpare
+from labs.faults.spare import HotSpare
+from labs.faults.supervisor import Supervisor
+
+ROOT = Path(__file__).parents[2]
+PARENT = """
+import sys
+from labs.faults.job import JobProcess
+spare = JobProcess(warm=True)
+print(spare.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def all_that_kafka_knows(options: dict) -> list:
+    """Return each transactional id with its epoch, who writes where, where the partitions end, and the groups."""
+    servers, topics = options["bootstrap_servers"], (options["sink_topic"], f"{options['name']}-marker")
+    with admin(servers) as client:
+        groups = sorted(str(group) for group in client.list_groups())
+    found = [[ask(servers, topic) for topic in topics] for ask in (read_producers, read_ends)]
+    return [read_transactions(servers), *found, groups]
+
+
+def connections(job: JobProcess, servers: str) -> int:
+    """Return how many connections to Kafka a job has, with all that it started."""
+    family = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
+    port = int(servers.rpartition(":")[2])
+    return sum(each.raddr and each.raddr.port == port for member in family for each in member.net_connections())
+
+
+@pytest.mark.timeout(900)
+def test_spare_touches_nothing_while_the_driver_lives_and_goes_on_from_its_checkpoint_when_it_is_killed(
+    job_options, classroom_log
+):
+    servers = job_options["bootstrap_servers"]
+    job_options["transaction_timeout_ms"] = 600_000  # or a slow machine's broker would end the transaction first
+    faults = (Fault("mid_transaction", 4, "pause"), Fault("mid_transaction", 8, "kill"))
+    with JobProcess(faults, **job_options) as driver:
+        eventually(lambda: driver.paused, timeout=300)
+        before = all_that_kafka_knows(job_options)
+        assert [each.open for each in before[0] if each.transactional_id == job_options["name"]] == [True]
+        with JobProcess(warm=True) as spare:
+            eventually(lambda: spare.is_warm, timeout=300)
+            assert connections(spare, servers) == 0 < connections(driver, servers)
+            assert all_that_kafka_knows(job_options) == before
+            driver.resume()
+            with pytest.raises(JobFailed, match="killed by SIGKILL"):  # in batch 8: nobody had fenced it until then
+                driver.wait(300)
+            assert {"event": "done", "batch": 7} in driver.events()
+            assert spare.events() == [{"event": "warm"}]
+            visible = len(read_visible(servers, job_options["sink_topic"]))
+            assert 0 < visible < len(classroom_log.expected)
+            spare.take_over(**job_options)
+            assert not spare.is_warm
+            with pytest.raises(NotASpare, match="has been told already"):
+                spare.take_over(**job_options)
+            spare.wait(300)
+            assert spare.events()[1] == {"event": "begins", "batch": 8}
+    verdict = audit(classroom_log.expected, read_results(servers, job_options["sink_topic"]))
+    assert verdict.valid, verdict
+
+
+@pytest.mark.timeout(900)
+def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_spare_ends_at_ctrl_c(
+    job_options, classroom_log
+):
+    notes: list[str] = []
+    faults = {1: (Fault("after_commit", 5, "kill"),)}
+    with HotSpare(report=notes.append) as keeper:
+        dead = keeper.waiting
+        os.killpg(dead.pid, signal.SIGKILL)
+        eventually(lambda: not dead.running)
+
+        def attempt(number: int) -> None:
+            with keeper.take(faults.get(number, ()), **job_options) as job:
+                job.wait(300)
+
+        attempts = Supervisor(attempt, restarts=1, delay=0, report=lambda _: None).run()
+        assert [attempt.error is None for attempt in attempts] == [False, True]
+        assert notes[0].startswith("the spare died before it could take over")
+        last = eventually(lambda: keeper.waiting, timeout=30)
+        eventually(lambda: last.is_warm, timeout=300)
+        os.kill(last.pid, signal.SIGINT)
+        with pytest.raises(JobFailed, match="exit code 130; stopped"):
+            last.wait(60)
+        assert "Traceback" not in last.output()
+    with pytest.raises(RuntimeError, match="closed"):
+        keeper.take(**job_options)
+    verdict = audit(classroom_log.expected, read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
+    assert verdict.valid, verdict
+
+
+def test_what_cannot_be_told_is_refused_and_what_cannot_be_read_is_one_line():
+    with JobProcess(warm=True) as spare:
+        with pytest.raises(ValueError, match="SPARK_MASTER in it, is given to a spare when it is started"):
+            spare.take_over(environment={"SPARK_MASTER": "local[1]"})
+        spare.take_over(checkpoint="here", colour="red")
+        with pytest.raises(JobFailed, match=r"exit code 2; python -m labs run --warm: .* required: --bootstrap-servers"):
+            spare.wait(300)
+        assert "Traceback" not in spare.output()
+
+
+def test_only_a_warm_job_takes_over_and_it_is_told_nothing_before(job_options):
+    with pytest.raises(ValueError, match="told its faults and options when it is to take over"):
+        JobProcess(warm=True, **job_options)
+    with JobProcess(**job_options) as job, pytest.raises(NotASpare, match="was not started warm"):
+        job.take_over(**job_options)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"checkpoint"\n', "no JSON"),
+        (b"\xff\n", "no JSON"),
+        (b'{"checkpoint": "here"}\n', "expected a JSON list of arguments"),
+        (b'["--checkpoint", 1]\n', "expected a JSON list of arguments"),
+        (b'["--checkpoint", "here", "--bootstrap-servers", "there", "--colour", "red"]\n', "unrecognized.*--colour"),
+        (b'["--checkpoint", "here", "--bootstrap-servers", "there", "--fault", "nowhere@1"]\n', "no fault point"),
+    ],
+)
+def test_an_order_that_cannot_be_carried_out_says_why(line, why):
+    with pytest.raises(BadOrder, match=why):
+        Orders(add_options).read(line)
+
+
+def test_spare_whose_parent_is_killed_leaves_no_process_and_no_file(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as parent:
+        spare = int(parent.stdout.readline())
+        # When its JVM is there, so that there is a whole family to be ended.
+        eventually(lambda: psutil.Process(spare).children(recursive=True), timeout=60)
+        family = [psutil.Process(spare), *psutil.Process(spare).children(recursive=True)]
+        parent.kill()
+    eventually(lambda: not any(each.is_running() for each in family), timeout=30)
+    eventually(lambda: not list(tmp_path.iterdir()), timeout=30)
+
+
+def test_spare_ends_with_its_standard_input_and_leaves_no_file(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "labs", "run", "--warm"]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=300)
+    assert (ended.returncode, ended.stdout) == (0, b'{"event": "warm"}\n')
+    assert not list(tmp_path.iterdir())
