@@ -53,7 +53,14 @@ class Orders(argparse.ArgumentParser):
 
 
 def wait_for_order() -> bytes:
-    """Get warm, say so, and return the line on standard input; nothing if it ended. Raises KeyboardInterrupt."""
+    """Get warm unless there is an order already, and return it as it came; nothing if standard input ended."""
+    if not _is_told():
+        _get_warm()
+    return sys.stdin.buffer.readline()
+
+
+def _get_warm() -> None:
+    """Start and warm up the session, and say so; leave off as soon as there is an order. Raises KeyboardInterrupt."""
     from labs.equipment.spark import spark_session
     from labs.pipeline.query.warm_up import warm_up
     from labs.runs import staircase  # noqa: F401  the sinks, which take a second to import
@@ -67,8 +74,8 @@ def wait_for_order() -> bytes:
         signal.signal(signal.SIGINT, handler)
     if interrupted.is_set():
         raise KeyboardInterrupt
-    os.write(sys.stdout.fileno(), b'{"event": "warm"}\n')
-    return sys.stdin.buffer.readline()
+    if not _is_told():
+        os.write(sys.stdout.fileno(), b'{"event": "warm"}\n')
 
 
 def _is_told() -> bool:

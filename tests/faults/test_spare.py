@@ -46,7 +46,8 @@ def connections(job: JobProcess, servers: str) -> int:
     """Return how many connections to Kafka a job has, with all that it started."""
     family = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
     port = int(servers.rpartition(":")[2])
-    return sum(each.raddr and each.raddr.port == port for member in family for each in member.net_connections())
+    found = [each for member in family for each in member.net_connections() if each.raddr]
+    return sum(each.raddr.port == port for each in found)
 
 
 @pytest.mark.timeout(900)
@@ -116,7 +117,9 @@ def test_what_cannot_be_told_is_refused_and_what_cannot_be_read_is_one_line():
         with pytest.raises(ValueError, match="SPARK_MASTER in it, is given to a spare when it is started"):
             spare.take_over(environment={"SPARK_MASTER": "local[1]"})
         spare.take_over(checkpoint="here", colour="red")
-        with pytest.raises(JobFailed, match=r"exit code 2; python -m labs run --warm: .* required: --bootstrap-servers"):
+        with pytest.raises(
+            JobFailed, match=r"exit code 2; python -m labs run --warm: .* required: --bootstrap-servers"
+        ):
             spare.wait(300)
         assert "Traceback" not in spare.output()
 
@@ -161,6 +164,9 @@ def test_spare_whose_parent_is_killed_leaves_no_process_and_no_file(tmp_path):
 def test_spare_ends_with_its_standard_input_and_leaves_no_file(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "labs", "run", "--warm"]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=300)
-    assert (ended.returncode, ended.stdout) == (0, b'{"event": "warm"}\n')
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as spare:
+        assert spare.stdout.readline() == b'{"event": "warm"}\n'
+        assert list(tmp_path.iterdir())
+        assert spare.communicate(timeout=60) == (b"", None)
+    assert spare.returncode == 0
     assert not list(tmp_path.iterdir())
