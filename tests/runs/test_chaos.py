@@ -23,10 +23,11 @@ def chaos(capsys, *arguments):
 
 @pytest.mark.timeout(900)
 def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_path):
-    # Lesson 10 is a longer run with more kinds of fault; the longest are `make soak`.
+    # Lesson 10 is a longer run with more kinds of fault, and cold starts; the longest are `make soak`.
     least = ("--least", "driver=2", "broker=1")
-    code, report = chaos(capsys, "--minutes", 0.3, *least, "--output", tmp_path, "--faults", *FAULTS)
+    code, report = chaos(capsys, "--spare", "--minutes", 0.3, *least, "--output", tmp_path, "--faults", *FAULTS)
     assert (report["verdict"], code) == ("valid", 0), report["audit"]
+    assert report["spare"]
     assert report["driver_kills"] >= 2
     assert report["faults"]["broker-kill"] >= 1
     assert (report["lost"], report["duplicated"], report["conflicting"], report["hanging"]) == (0, 0, 0, 0)

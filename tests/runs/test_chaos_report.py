@@ -10,7 +10,7 @@ from labs.evidence.auditor.audit import Result, audit
 from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.faults.chaos.journal import Strike
 from labs.faults.chaos.plan import ChaosPlan
-from labs.runs.chaos_report import ChaosReport, Sample, recoveries
+from labs.runs.chaos_report import ON_ITS_WAY_TO_A_SPARE, ChaosReport, Sample, recoveries
 
 ONCE = (Result(0, "a", 1),)
 
@@ -27,6 +27,10 @@ def test_recovery_is_the_time_to_the_first_new_result():
 
 def test_result_that_was_on_its_way_when_the_driver_was_killed_is_no_recovery():
     assert recoveries([10.0], [10.2, 18.0]) == [8.0]
+
+
+def test_hot_spare_is_so_quick_that_less_counts_as_on_its_way():
+    assert recoveries([10.0], [10.2, 11.0, 18.0], ON_ITS_WAY_TO_A_SPARE) == [1.0]
 
 
 def test_of_two_kills_before_a_result_the_last_counts():
