@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
@@ -24,7 +26,10 @@ from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay
 from labs.pipeline.query.ip_count import count_ips, read_source, start_query
 
-BATCH = 4  # in which it crashes, before it has written anything
+BATCH = 4  # in which it crashes first, before it has written anything
+RECORDS = 80  # in a batch, and in a window
+LIVING = "restart of a query in a living session"
+KILLED = {"cold start after a killed process": False, "hot spare after a killed process": True}
 
 
 def measure(rounds: int = 5) -> Iterator[tuple[str, float, str]]:
@@ -32,74 +37,90 @@ def measure(rounds: int = 5) -> Iterator[tuple[str, float, str]]:
 
     The ways are taken in turn, so that what slows the machine down for a while slows all of them.
     """
-    with Broker() as broker:
+    with Broker() as broker, contextlib.ExitStack() as kept:
         servers = broker.bootstrap_servers
         source = create_topic(servers, "classroom", 1)
-        close_windows(replay(classroom(), servers, source).last_time_ms, servers, source)
+        log = classroom(windows=BATCH + 2 * len(KILLED) * rounds + 4)  # each is a batch, and each kill takes two
+        close_windows(replay(log, servers, source).last_time_ms, servers, source)
         spark = spark_session()
-        ways: dict[str, Callable[[], float]] = {
-            "restart of a query in a living session": lambda: _in_session(spark, servers, source),
-            "cold start after a killed process": lambda: _as_process(servers, source, spare=False),
-            "hot spare after a killed process": lambda: _as_process(servers, source, spare=True),
-        }
-        taken: dict[str, list[float]] = {what: [] for what in ways}
+        victims = kept.enter_context(_Victims(servers, source))
+        taken: dict[str, list[float]] = {what: [] for what in (LIVING, *KILLED)}
         for _ in range(rounds):
-            for what, restart in ways.items():
-                taken[what].append(restart())
+            taken[LIVING].append(_in_session(spark, servers, source))
+            for what, spare in KILLED.items():
+                taken[what].append(victims.kill_and_restart(spare))
         for what, seconds in taken.items():
             yield f"{what}, p50 of {rounds}", statistics.median(seconds), "s"
             yield f"{what}, longest of {rounds}", max(seconds), "s"
 
 
-def _in_session(spark, servers: str, source: str) -> float:
-    topic, checkpoint = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1), tempfile.mkdtemp()
-    points = FaultPoints()
+def _in_session(spark: SparkSession, servers: str, source: str) -> float:
+    topic, points = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1), FaultPoints()
     sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, points=points)
+    with tempfile.TemporaryDirectory() as checkpoint:
 
-    def start():
-        return start_query(count_ips(read_source(spark, servers, source, records_per_batch=80)), sink, checkpoint)
+        def start() -> StreamingQuery:
+            records = read_source(spark, servers, source, records_per_batch=RECORDS)
+            return start_query(count_ips(records), sink, checkpoint)
 
-    with points.armed(Fault("before_write", BATCH)), contextlib.suppress(StreamingQueryException):
-        start().awaitTermination()
-    return _until_more(servers, topic, start)
+        with points.armed(Fault("before_write", BATCH)), contextlib.suppress(StreamingQueryException):
+            start().awaitTermination()
+        seconds = _until_more(servers, topic, start)
+        for query in spark.streams.active:
+            query.stop()
+        return seconds
 
 
-def _as_process(servers: str, source: str, spare: bool) -> float:
-    topic = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1)
-    with contextlib.ExitStack() as jobs:
-        options: dict[str, Any] = dict(
+class _Victims:
+    """One count that is killed again and again: each driver that has taken over is the next to be killed."""
+
+    def __init__(self, servers: str, source: str):
+        self._servers, self._batch = servers, BATCH
+        self._topic = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1)
+        self._checkpoint = tempfile.TemporaryDirectory()
+        self._options: dict[str, Any] = dict(
             bootstrap_servers=servers,
-            checkpoint=jobs.enter_context(tempfile.TemporaryDirectory()),
+            checkpoint=self._checkpoint.name,
             source_topic=source,
-            sink_topic=topic,
-            name=topic,
-            records_per_batch=80,
+            sink_topic=self._topic,
+            name=self._topic,
+            records_per_batch=RECORDS,
         )
-        # It is held where it is to be killed, until the spare is warm.
-        killed = jobs.enter_context(JobProcess((Fault("before_write", BATCH, "pause"),), **options))
-        warm = jobs.enter_context(JobProcess(warm=True)) if spare else None
-        eventually(lambda: killed.paused and (warm is None or warm.is_warm), timeout=120)
+        self._driver = JobProcess(self._held(), **self._options)
 
-        def restart() -> JobProcess:
-            killed.kill()
-            if warm is None:
-                return jobs.enter_context(JobProcess(**options))
-            warm.take_over(**options)
-            return warm
+    def kill_and_restart(self, spare: bool) -> float:
+        """Return the seconds from the kill to the first new result, by a cold start or by a spare."""
+        with contextlib.ExitStack() as unless_it_drives:
+            warm = unless_it_drives.enter_context(JobProcess(warm=True)) if spare else None
+            eventually(lambda: self._driver.paused and (warm is None or warm.is_warm), timeout=120)
+            self._batch += 2
+            seconds = _until_more(self._servers, self._topic, lambda: self._replace(warm))
+            unless_it_drives.pop_all()
+        return seconds
 
-        return _until_more(servers, topic, restart)
+    def _replace(self, warm: JobProcess | None) -> None:
+        self._driver.close()
+        if warm:
+            warm.take_over(self._held(), **self._options)
+        self._driver = warm or JobProcess(self._held(), **self._options)
+
+    def _held(self) -> tuple[Fault]:
+        """Return what holds a driver where it is to be killed, until its successor is ready."""
+        return (Fault("before_write", self._batch, "pause"),)
+
+    def __enter__(self) -> _Victims:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.close()
+        self._checkpoint.cleanup()
 
 
-def _until_more(servers: str, topic: str, restart) -> float:
+def _until_more(servers: str, topic: str, restart: Callable[[], object]) -> float:
     """Restart, and return the seconds until the topic has more results than before."""
     before, started = len(read_visible(servers, topic)), time.perf_counter()
-    running = restart()
+    restart()
     while len(read_visible(servers, topic)) == before:
         if time.perf_counter() - started > 120:
             raise TimeoutError("no new result within 120 s of the restart")
-    seconds = time.perf_counter() - started
-    if isinstance(running, JobProcess):
-        running.wait(120)
-    else:
-        running.awaitTermination()
-    return seconds
+    return time.perf_counter() - started
