@@ -36,7 +36,8 @@ class Supervisor:
     """Runs `job(attempt number)` until it returns, restarting it when it raises.
 
     At most `restarts` times, `delay` seconds after each failure (3 and 10 s as in the original lesson).
-    `report` is told of each attempt as it ends.
+    `report` is told of each attempt as it ends. What a restart costs is the job's affair: one that takes its process
+    from a `HotSpare` is back in a second or two.
     """
 
     def __init__(
