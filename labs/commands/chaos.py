@@ -11,7 +11,7 @@ EXAMPLES = """examples:
   python -m labs chaos                                     three minutes, seed 7, one broker
   python -m labs chaos --seed 11 --minutes 10 --nodes 3    a cluster of three brokers
   python -m labs chaos --executors 2 --faults driver-kill executor-kill
-  python -m labs chaos --spare                             the next driver is kept warm: it takes over in a second or two
+  python -m labs chaos --spare                             keep the next driver warm, to take over at once
   python -m labs chaos --minutes 1 --least driver=20       as long as it takes to kill 20 drivers
   python -m labs chaos --sink no-marker                    the control: it must be found invalid
   python -m labs chaos --sink no-marker --faults driver-point --points after_commit
