@@ -104,7 +104,7 @@ class DriverLane(Lane):
         """Let the driver work for a moment, then strike; return the driver that goes on."""
         early = kind == "driver-kill" and self.random.random() < 0.25
         if not early:
-            self.wait(STARTING, until=lambda: _works(job) or self._is_over(job))
+            self.wait(STARTING, until=lambda: (_works(job) and self._has_warm_spare()) or self._is_over(job))
         self.wait(self.random.uniform(0.2, 10 if early else 5), until=lambda: self._is_over(job))
         if kind is None or self.is_calm or not job.running:
             self.wait(1, until=lambda: self._is_over(job))
@@ -120,6 +120,13 @@ class DriverLane(Lane):
         else:
             self._kill_executor(job)
         return job
+
+    def _has_warm_spare(self) -> bool:
+        """Tell whether the next driver is warm, if one is kept: struck too soon after the last, each start is cold."""
+        if self._spare is None:
+            return True
+        waiting = self._spare.waiting
+        return waiting is not None and (waiting.is_warm or not waiting.running)
 
     def _is_over(self, job: JobProcess) -> bool:
         return self._stopped or not job.running
