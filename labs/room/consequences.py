@@ -1,0 +1,168 @@
+"""What came of a strike, found in what was seen since: batches begun, transactions ended, copies, last words.
+
+Each function is called at the moment of the strike and returns what is asked from then on, in words or "".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from labs.room.act import Act
+from labs.room.chronicle import Consequence
+from labs.room.drivers import Driver, Drivers
+
+
+def after_the_driver(act: Act, driver: Driver) -> Consequence:
+    """A driver is gone: what became of the batch that it was at, and of those who come after it."""
+    batch, ended, copies = act.checkpoint.in_flight, _ended(act), act.log.copies.total()
+    checkpoint = act.checkpoint
+
+    def look() -> str:
+        again = act.log.copies.total() - copies
+        doubled = f", {again:,} results doubled" if again else ""
+        if act.checkpoint is not checkpoint:
+            who = max(act.checkpoint.begun.get(0, [0]))
+            return f"driver {who} began again at the first record{doubled}" if who else ""
+        if batch is None:
+            goes_on = [each for each, who in checkpoint.begun.items() if who and who[-1] > driver.number]
+            return f"no batch was in flight; driver {checkpoint.begun[goes_on[0]][-1]} went on" if goes_on else ""
+        repeats = [who for who in checkpoint.begun.get(batch, ()) if who > driver.number]
+        if not repeats:
+            return ""
+        said = f"batch {batch} repeated by driver {repeats[0]}"
+        states = [each.state for each in act.log.ended if each.number > ended and each.batch == batch]
+        if "aborted" in states:
+            said += ", its first transaction aborted"
+        elif act.has_marker and not states and checkpoint.noted >= batch:
+            said += ", and not written again: the marker says it is there"
+        return said + doubled
+
+    return look
+
+
+def of_the_frozen(act: Act, driver: Driver) -> Consequence:
+    """A driver is frozen: its transaction may be given up, and a successor may take over."""
+    ended = _ended(act)
+
+    def look() -> str:
+        said = [
+            f"its transaction of batch {each.batch} {each.state}"
+            for each in act.log.ended
+            if each.number > ended and each.epoch == driver.epoch
+        ]
+        said += [f"driver {who} took over at batch {each}" for each, who in _begun_after(act, driver)]
+        return "; ".join(said[:2]) if driver.state == "frozen" else ""
+
+    return look
+
+
+def of_the_woken(act: Act, driver: Driver) -> Consequence:
+    """A driver goes on where it was: it may find that its time is over."""
+    done, batch = driver.done, driver.batch
+
+    def look() -> str:
+        if driver.gone:
+            return driver.words or driver.state
+        if driver.done > done:
+            return f"went on with batch {driver.batch if batch is None else batch}"
+        return ""
+
+    return look
+
+
+def of_two_drivers(drivers: Drivers, newcomer: Driver) -> Consequence:
+    """Two drivers at once: which of them is gone, and why."""
+    before = [each for each in drivers.living if each is not newcomer]
+
+    def look() -> str:
+        gone = [f"driver {each.number} {each.words or each.state}" for each in [*before, newcomer] if each.gone]
+        return "; ".join(gone) or ("works beside no other" if not before and newcomer.done else "")
+
+    return look
+
+
+def of_an_outage(act: Act, drivers: Drivers, over: Callable[[], bool]) -> Consequence:
+    """Kafka was away until `over`: how long nothing was noted, and what became of the drivers meanwhile."""
+    began = time.monotonic()
+    at_work = [each for each in drivers.living if each.state == "working"]
+    noted: dict[str, int] = {}
+
+    def look() -> str:
+        lost = "".join(f"; driver {each.number} {each.words or each.state}" for each in at_work if each.gone)
+        if not over():
+            return lost.removeprefix("; ")
+        noted.setdefault("then", act.checkpoint.noted)
+        if act.checkpoint.noted <= noted["then"]:
+            return ""
+        noted.setdefault("seconds", round(time.monotonic() - began))
+        return f"batches are noted again after {noted['seconds']} s{lost}"
+
+    return look
+
+
+def of_the_held(act: Act, held_epoch: Callable[[], int | None]) -> Consequence:
+    """A commit is kept back: its client was cut off and asks again."""
+    seen: dict[str, int] = {}
+
+    def look() -> str:
+        epoch = held_epoch()
+        if epoch is not None and "epoch" not in seen:
+            seen.update(epoch=epoch, noted=act.checkpoint.noted)
+        if "epoch" not in seen:
+            return ""
+        said = f"the commit of epoch {seen['epoch']} is on its way"
+        if act.checkpoint.noted > seen["noted"]:
+            said += f"; its driver asked again, and batch {seen['noted'] + 1} is noted"
+        return said
+
+    return look
+
+
+def of_the_deleted(act: Act, drivers: Drivers) -> Consequence:
+    """The checkpoint is gone: who comes next begins anew, or is refused."""
+    known, copies = {driver.number for driver in drivers.all}, act.log.copies.total()
+
+    def look() -> str:
+        if drivers.stuck:
+            return drivers.stuck
+        comers = [driver for driver in drivers.all if driver.number not in known and driver.batch is not None]
+        again = act.log.copies.total() - copies
+        if not comers or not again:
+            return ""
+        return f"driver {comers[0].number} began again at the first record, {again:,} results doubled"
+
+    return look
+
+
+def of_the_executor(running: Callable[[], int]) -> Consequence:
+    """An executor is gone: Spark starts another."""
+    before, fewer = running(), []
+
+    def look() -> str:
+        if running() < before:
+            fewer.append(True)
+        return "Spark started another one; the driver lives" if fewer and running() >= before else ""
+
+    return look
+
+
+def once(over: Callable[[], bool], words: str) -> Consequence:
+    """Say it, with the time it took, as soon as it is so."""
+    began = time.monotonic()
+    took: list[float] = []
+
+    def look() -> str:
+        if over() and not took:
+            took.append(time.monotonic() - began)
+        return f"{words} after {took[0]:.1f} s" if took else ""
+
+    return look
+
+
+def _ended(act: Act) -> int:
+    return act.log.ended[-1].number if act.log.ended else 0
+
+
+def _begun_after(act: Act, driver: Driver) -> list[tuple[int, int]]:
+    return [(each, who[-1]) for each, who in act.checkpoint.begun.items() if who and who[-1] > driver.number]
