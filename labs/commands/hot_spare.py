@@ -16,6 +16,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from labs.faults.fault import Fault
+
 STDIN = 0
 
 
@@ -41,7 +43,13 @@ class Orders(argparse.ArgumentParser):
             raise BadOrder(f"this is no JSON: {line[:100]!r} ({error})") from None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise BadOrder(f"expected a JSON list of arguments, each in quotes, not {line[:100]!r}")
-        return self.parse_args(words)
+        arguments = self.parse_args(words)
+        try:
+            for fault in arguments.fault:
+                Fault.parse(fault)
+        except ValueError as error:
+            raise BadOrder(str(error)) from None
+        return arguments
 
 
 def wait_for_order() -> bytes:

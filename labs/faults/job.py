@@ -1,6 +1,7 @@
 """The pipeline as a process of its own, so that a kill is a real kill.
 
-A job tells what it does in lines of JSON on its standard output: {"event": "begins", "batch": 3}, and "done"; a spare that is ready {"event": "warm"}.
+A job tells what it does in lines of JSON on its standard output: {"event": "begins", "batch": 3}, and "done"; one that
+is a hot spare first {"event": "warm"}.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class JobProcess:
         if "environment" in options:
             raise ValueError("the environment, and SPARK_MASTER in it, is given to a spare when it is started")
         if self._orders is None:
-            raise NotASpare(f"job {self.pid} cannot take over: it was not started warm, or has taken over already")
+            raise NotASpare(f"job {self.pid} cannot take over: it was not started warm, or has been told already")
         orders, self._orders = self._orders, None
         try:
             with orders:

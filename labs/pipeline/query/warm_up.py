@@ -7,8 +7,10 @@ Kafka can teach, such as how the source asks for offsets, is loaded here and not
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -42,8 +44,9 @@ def _steps(spark: SparkSession) -> Iterator[Callable[[], object]]:
     with tempfile.TemporaryDirectory(prefix="labs-warm-") as checkpoint:
         for _ in range(ROUNDS):
             yield lambda: _run_once(spark, checkpoint)
+    jvm: Any = spark._jvm
     for name in KAFKA_CLASSES:
-        yield lambda name=name: spark._jvm.java.lang.Class.forName(name)
+        yield functools.partial(jvm.java.lang.Class.forName, name)
 
 
 def _run_once(spark: SparkSession, checkpoint: str) -> None:
