@@ -11,6 +11,7 @@ EXAMPLES = """examples:
   python -m labs chaos                                     three minutes, seed 7, one broker
   python -m labs chaos --seed 11 --minutes 10 --nodes 3    a cluster of three brokers
   python -m labs chaos --executors 2 --faults driver-kill executor-kill
+  python -m labs chaos --spare                             the next driver is kept warm: it takes over in a second
   python -m labs chaos --minutes 1 --least driver=20       as long as it takes to kill 20 drivers
   python -m labs chaos --sink no-marker                    the control: it must be found invalid
   python -m labs chaos --sink no-marker --faults driver-point --points after_commit
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="(default: %(default)s)")
     parser.add_argument("--nodes", type=int, default=1, help="brokers (default: %(default)s)")
     parser.add_argument("--executors", type=int, default=0, help="run Spark on N executor processes; 0: in the driver")
+    parser.add_argument("--spare", action="store_true", help="keep the next driver warm, to take over at once")
     parser.add_argument("--rate", type=float, default=1_000.0, help="records per second (default: %(default)g)")
     parser.add_argument("--output", type=Path, default=Path("out"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
@@ -73,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         rate=arguments.rate,
         least=dict(arguments.least),
         points=tuple(arguments.points or FAULT_POINTS),
+        spare=arguments.spare,
     )
     directory = arguments.output.resolve() / f"chaos-{plan.sink}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
     screen = Screen(plan)
@@ -134,7 +137,8 @@ def show(report, plot: Path) -> None:
     recovery = report.recovery
     if recovery["kills"]:
         console.print(
-            f"from a driver's kill to the next new result, {recovery['kills']} times: "
+            f"from a driver's kill to the next new result, {recovery['kills']} times"
+            f"{', with a hot spare' if report.plan.spare else ''}: "
             f"p50 {recovery['p50']:.1f} s, longest {recovery['max']:.1f} s"
         )
     console.print(f"{report.records:,} records sent")

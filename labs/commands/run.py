@@ -17,15 +17,24 @@ EXAMPLES = """examples:
   python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint
   python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint --sink at-least-once \\
       --fault after_commit@2:kill
+  python -m labs run --warm       a hot spare, which waits for its arguments as a JSON list on standard input
 """
+WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
+MISUSED = 2  # the exit code for arguments that are wrong
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--warm", action="store_true", help=WARM)
+    parser.set_defaults(misused=parser.error)
+    _add_options(parser, required=False)
+
+
+def _add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
     from labs.faults.job import SINKS
     from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 
-    parser.add_argument("--bootstrap-servers", required=True, help="address of Kafka: host:port")
-    parser.add_argument("--checkpoint", required=True, help="checkpoint directory (any Hadoop URI)")
+    parser.add_argument("--bootstrap-servers", required=required, help="address of Kafka: host:port")
+    parser.add_argument("--checkpoint", required=required, help="checkpoint directory (any Hadoop URI)")
     parser.add_argument("--sink", choices=SINKS, default="exactly-once")
     parser.add_argument("--name", default="ip-count", help="name of the exactly-once sink (default: %(default)s)")
     parser.add_argument("--source-topic", default=SOURCE_TOPIC, help="(default: %(default)s)")
@@ -38,17 +47,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from labs.equipment.spark import spark_session
-    from labs.faults.fault import JOB_MARK, Fault, FaultPoints
-    from labs.pipeline.query import ip_count
-    from labs.pipeline.query.query_failure import why
+    from labs.faults.fault import JOB_MARK
 
     if os.getpgrp() == os.getpid():
         os.environ[JOB_MARK] = str(os.getpid())
         signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the lab may have ignored it
+    if arguments.warm:
+        return _run_when_told()
+    if arguments.bootstrap_servers is None or arguments.checkpoint is None:
+        arguments.misused("the following arguments are required: --bootstrap-servers, --checkpoint")
+    return _run(arguments)
+
+
+def _run_when_told() -> int:
+    from labs.commands.hot_spare import BadOrder, Orders, wait_for_order
+
+    line = wait_for_order()
+    if not line:
+        return 0
+    try:
+        arguments = Orders(_add_options).read(line)
+    except BadOrder as error:
+        print(f"python -m labs run --warm: {error}", file=sys.stderr)
+        return MISUSED
+    return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from labs.equipment.spark import spark_session
+    from labs.faults.fault import Fault, FaultPoints
+    from labs.pipeline.query import ip_count
+    from labs.pipeline.query.query_failure import why
+
     faults = [Fault.parse(text) for text in arguments.fault]
     spark = spark_session()
     records = ip_count.read_source(

@@ -17,7 +17,7 @@ while read -r pid; do last=$pid; done
 [ -z "$1" ] || { sleep 1; rm -rf "$1"; }
 """
 # The child names itself before it becomes the command, so it is never off the leash, not for a millisecond.
-JOIN = 'echo $$ >&0; exec "$@" </dev/null'
+JOIN = 'echo $$ >&0; input=$1; shift; exec "$@" <"$input"'
 
 
 class Leash:
@@ -36,9 +36,17 @@ class Leash:
             bufsize=0,
         )
 
-    def start(self, command: list[str], **options: Any) -> subprocess.Popen:
-        """Start a child on the leash; `options` are Popen's, except that it has no standard input."""
-        return subprocess.Popen(["/bin/sh", "-c", JOIN, "sh", *command], stdin=self._shell.stdin, **options)
+    def start(self, command: list[str], stdin: int | None = None, **options: Any) -> subprocess.Popen:
+        """Start a child on the leash; `options` are Popen's.
+
+        It reads from the pipe whose end is the file descriptor `stdin`, else it has no standard input.
+        """
+        source = "/dev/null"
+        if stdin is not None:
+            source = f"/dev/fd/{stdin}"
+            options["pass_fds"] = (*options.get("pass_fds", ()), stdin)
+        command = ["/bin/sh", "-c", JOIN, "sh", source, *command]
+        return subprocess.Popen(command, stdin=self._shell.stdin, **options)
 
     def release(self) -> None:
         """Let the child go: call once it has ended, since its id may be given to another process. Twice is once."""

@@ -1,6 +1,7 @@
 """The pipeline as a process of its own, so that a kill is a real kill.
 
-A job tells what it does in lines of JSON on its standard output: {"event": "begins", "batch": 3}, and "done".
+A job tells what it does in lines of JSON on its standard output: {"event": "begins", "batch": 3}, and "done"; one that
+is a hot spare first {"event": "warm"}.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -31,36 +32,79 @@ class JobFailed(RuntimeError):
     """A job process ended with a non-zero exit code or by a signal."""
 
 
+class NotASpare(RuntimeError):
+    """The job cannot take over: it was not started warm, or was told already."""
+
+
 class JobProcess:
     """`python -m labs run` with the given options, leading a process group of its own.
 
     `options` are those of `python -m labs run --help` with `_` for `-`; None leaves one out. `environment` adds
     variables, such as SPARK_MASTER. Signals go to the whole group: Python, Spark's JVM and its workers, but not to
     the executors of a cluster, which notice that their driver is gone.
+
+    With `warm` it is a hot spare: it starts Python, JVM and session and waits to be told its options by `take_over`.
+    Until then it knows no address of Kafka, no checkpoint and no name, so it can read nothing and fence nobody.
     """
 
-    def __init__(self, faults: tuple[Fault, ...] = (), environment: Mapping[str, str] | None = None, **options: object):
+    def __init__(
+        self,
+        faults: tuple[Fault, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        warm: bool = False,
+        **options: object,
+    ):
+        if warm and (faults or options):
+            raise ValueError("a warm job is told its faults and options when it is to take over")
         command = [sys.executable, "-m", "labs", "run"]
-        for name, value in options.items():
-            if value is not None:
-                command += [f"--{name.replace('_', '-')}", str(value)]
-        for fault in faults:
-            command += ["--fault", str(fault)]
+        command += ["--warm"] if warm else arguments(faults, options)
+        self._orders: IO[bytes] | None = None
         self._directory = Path(tempfile.mkdtemp(prefix="labs-job-"))
         temporary = self._directory / "tmp"
         temporary.mkdir()  # its own, because a Spark that is killed cannot tidy up what it left there
-        self._process = ChildProcess(
-            command,
-            self._directory / "output.log",
-            leftovers=self._directory,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "PYTHONUNBUFFERED": "1",
-                "TMPDIR": str(temporary),
-                **(environment or {}),
-            },
-        )
+        with contextlib.ExitStack() as opened:
+            end = self._order_pipe(opened) if warm else None
+            self._process = ChildProcess(
+                command,
+                self._directory / "output.log",
+                leftovers=self._directory,
+                stdin=end,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "PYTHONUNBUFFERED": "1",
+                    "TMPDIR": str(temporary),
+                    **(environment or {}),
+                },
+            )
+
+    def _order_pipe(self, opened: contextlib.ExitStack) -> int:
+        """Keep one end of a new pipe, and return the other, which is closed here with `opened`."""
+        end, ours = os.pipe()
+        opened.callback(os.close, end)
+        self._orders = os.fdopen(ours, "wb")
+        return end
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether it is a spare that is ready and waits to be told."""
+        return self._orders is not None and self.running and {"event": "warm"} in self.events()
+
+    def take_over(self, faults: tuple[Fault, ...] = (), **options: object) -> None:
+        """Tell a spare to go on as the job with these faults and options; one that is not ready yet is so soon.
+
+        Raises NotASpare, JobFailed if it is dead, ValueError for what cannot be told any more.
+        """
+        if "environment" in options:
+            raise ValueError("the environment, and SPARK_MASTER in it, is given to a spare when it is started")
+        if self._orders is None:
+            raise NotASpare(f"job {self.pid} cannot take over: it was not started warm, or has been told already")
+        orders, self._orders = self._orders, None
+        try:
+            with orders:
+                orders.write(json.dumps(arguments(faults, options)).encode() + b"\n")
+        except BrokenPipeError:
+            raise JobFailed(f"the spare died before it could take over; {self.last_line()}") from None
 
     @property
     def pid(self) -> int:
@@ -143,10 +187,19 @@ class JobProcess:
     def close(self) -> None:
         """Kill the job if it still runs, and delete what it printed and its temporary files."""
         self._process.kill()
+        if self._orders:
+            self._orders.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def arguments(faults: Iterable[Fault], options: Mapping[str, object]) -> list[str]:
+    """Return the arguments of `python -m labs run` that stand for these faults and options."""
+    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items() if value is not None]
+    given += [("--fault", str(fault)) for fault in faults]
+    return [part for pair in given for part in pair]
 
 
 def events_in(output: str) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
 from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 from labs.runs.chaos_audit import judge
-from labs.runs.chaos_report import ChaosReport, History, Sample, recoveries
+from labs.runs.chaos_report import ON_ITS_WAY, ON_ITS_WAY_TO_A_SPARE, ChaosReport, History, Sample, recoveries
 
 SPEED = 5  # seconds of event time per second: a window is complete every second
 SINK_PARTITIONS = 3
@@ -68,6 +68,7 @@ def run_chaos(
             plan.transaction_timeout,
             directory / "drivers.log",
             plan.points,
+            plan.spare,
         )
         lanes = [
             driver,
@@ -116,7 +117,7 @@ def run_chaos(
         verdict,
         journal.strikes,
         samples,
-        recoveries(kills, arrivals),
+        recoveries(kills, arrivals, ON_ITS_WAY_TO_A_SPARE if plan.spare else ON_ITS_WAY),
         traffic.records,
         directory,
         History(expected, *readings),

@@ -19,6 +19,7 @@ from labs.faults.chaos.plan import KILLS, ChaosPlan
 
 # A result that shows so soon after a kill was committed before it: a restart takes longer.
 ON_ITS_WAY = 1.5  # seconds
+ON_ITS_WAY_TO_A_SPARE = 0.5  # seconds: a hot spare takes longer too
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class ChaosReport:
             "sink": plan.sink,
             "nodes": plan.nodes,
             "executors": plan.executors,
+            "spare": plan.spare,
             "faults": {kind: self.faults[kind] for kind in plan.kinds},
             "driver_kills": self.driver_kills,
             "records": self.records,
@@ -104,14 +106,14 @@ class ChaosReport:
         return {"kills": len(self.recoveries), "p50": round(p50, 2), "max": round(longest, 2)}
 
 
-def recoveries(kills: Sequence[float], arrivals: Sequence[float]) -> list[float]:
+def recoveries(kills: Sequence[float], arrivals: Sequence[float], on_its_way: float = ON_ITS_WAY) -> list[float]:
     """Return the seconds from each kill to the first new result; of several kills before one, the last counts.
 
-    Both are moments of one clock, in order.
+    Both are moments of one clock, in order. A result within `on_its_way` seconds of a kill is none of its successor's.
     """
     found = []
     for kill, next_kill in itertools.pairwise([*kills, float("inf")]):
-        after = bisect_right(arrivals, kill + ON_ITS_WAY)
+        after = bisect_right(arrivals, kill + on_its_way)
         if after < len(arrivals) and arrivals[after] < next_kill:
             found.append(arrivals[after] - kill)
     return found

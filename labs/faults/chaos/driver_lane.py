@@ -18,6 +18,7 @@ from labs.faults.chaos.journal import Journal, Strike
 from labs.faults.chaos.lane import Lane
 from labs.faults.fault import Fault
 from labs.faults.job import JobProcess
+from labs.faults.spare import HotSpare
 
 KINDS = {
     "driver-kill": "SIGKILL of the driver, at a random moment",
@@ -34,7 +35,7 @@ class DriverLane(Lane):
     """Runs the job (`options` as for JobProcess) until `stop`, and ends each of its lives in another way.
 
     `timeout` is the transaction timeout in seconds. What the drivers print is appended to the file `log`. A
-    driver-point is one of `points`.
+    driver-point is one of `points`. With `spare`, each driver but the first was kept warm.
     """
 
     lane_name = "driver"
@@ -48,10 +49,14 @@ class DriverLane(Lane):
         timeout: float,
         log: Path,
         points: tuple[str, ...] = FAULT_POINTS,
+        spare: bool = False,
     ):
         super().__init__(kinds, seed, journal)
-        self._options, self._timeout, self._log, self._points = options, timeout, log, points
-        self._stopped = False
+        self._options = {name: value for name, value in options.items() if name != "environment"}
+        self._environment = options.get("environment")
+        self._timeout, self._log, self._points = timeout, log, points
+        self._stopped, self._with_spare = False, spare
+        self._spare: HotSpare | None = None
         self._failed_starts = 0
         self._killed: JobProcess | None = None
 
@@ -63,14 +68,23 @@ class DriverLane(Lane):
             self.join()
 
     def work(self) -> None:
-        while not self._stopped:
-            self._run_driver()
+        with contextlib.ExitStack() as until_the_end:
+            if self._with_spare:
+                report = lambda words: self.journal.note("no-spare", words, injected=False)  # noqa: E731
+                self._spare = until_the_end.enter_context(HotSpare(self._environment, report))
+            while not self._stopped:
+                self._run_driver()
+
+    def _start_driver(self, *faults: Fault) -> JobProcess:
+        if self._spare:
+            return self._spare.take(faults, **self._options)
+        return JobProcess(faults, self._environment, **self._options)
 
     def _run_driver(self) -> None:
         """Start a driver and strike it until it is gone."""
         kind = self._draw(self.kinds)
         fault = self._draw_point() if kind == "driver-point" else None
-        job = JobProcess((fault,) if fault else (), **self._options)
+        job = self._start_driver(*([fault] if fault else []))
         try:
             while job.running and not self._stopped:
                 job = self._strike(kind, job, fault)
@@ -132,7 +146,7 @@ class DriverLane(Lane):
                 self.wait(self._timeout + 3)
                 job.resume()
                 return job
-            successor = JobProcess(**self._options)
+            successor = self._start_driver()
             self.wait(STARTING, until=lambda: _works(successor) or self._is_over(successor))
             self._wake(job, strike)
         return successor

@@ -24,8 +24,8 @@ class ChaosPlan:
 
     With `least`, such as {"driver": 5, "broker": 3}, it goes on until so many of each have been killed; after
     `minutes`, only what is still to be killed is struck. Kafka has so many `nodes`. With `executors` the job runs on so
-    many processes beside the driver's. `transaction_timeout` is in seconds. A driver-point is one of `points`. Raises
-    ValueError.
+    many processes beside the driver's. `transaction_timeout` is in seconds. A driver-point is one of `points`. With
+    `spare` the next driver is kept warm. Raises ValueError.
     """
 
     seed: int = 7
@@ -38,6 +38,7 @@ class ChaosPlan:
     transaction_timeout: float = 10.0
     least: Mapping[str, int] = field(default_factory=dict)
     points: tuple[str, ...] = FAULT_POINTS
+    spare: bool = False
 
     def __post_init__(self):
         for kind in self.kinds:
