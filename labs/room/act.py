@@ -50,7 +50,7 @@ class Act:
         self.marker: Row | None = None
         self.checkpoint = self._new_checkpoint(0)
         self.watermark_ms = 0  # the highest that was noted, and behind which the log has been read
-        self._beginnings = 0
+        self._beginnings = self._named = 0  # behind which offset no epoch has been looked at
         self._speed = Speed()
 
     @property
@@ -115,9 +115,9 @@ class Act:
             if self.verdict.has(row):
                 self.log.count_copy(row)
             self.verdict.add([row])
-        for row in self.log.entries:
-            if row.state == "open":
-                self._name_epoch(row, drivers)
+        for row in [each for each in self.log.entries if each.offset >= self._named and each.epoch >= 0]:
+            self._name_epoch(row, drivers)
+        self._named = self.log.end
 
     def counted(self) -> dict[str, Any]:
         """Return what is counted of the room's state."""
@@ -133,9 +133,9 @@ class Act:
 
     def _name_epoch(self, row: Row, drivers: Mapping[int, Driver]) -> None:
         """Say whose epoch it is: that of the driver which has begun the batch last."""
-        begun = self.checkpoint.begun.get(row.batch or 0)
+        begun = None if row.batch is None else self.checkpoint.begun.get(row.batch)
         driver = drivers.get(begun[-1]) if begun else None
-        if driver and row.epoch > (driver.epoch or -1):
+        if driver:
             driver.epoch = row.epoch
 
     def _new_checkpoint(self, beginning: int) -> Checkpoint:

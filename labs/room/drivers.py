@@ -172,4 +172,5 @@ def _last_words(job: JobProcess) -> tuple[str, str]:
         return "refused", f"refused at batch {refused[1]}: {refused[2]}"
     if fenced := re.search(r"batch (\d+): fenced: (.+?)\.", said):
         return "fenced", f"fenced at batch {fenced[1]}: {fenced[2]}"
-    return "ended", job.last_line()[-200:]
+    last = job.last_line().removeprefix("python -m labs run: ")
+    return "ended", f"ended: {last.partition('. ')[0][:200]}"

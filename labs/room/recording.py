@@ -81,7 +81,9 @@ def load_recording(folder: str | Path) -> dict[str, Any]:
     try:
         recording = json.loads(file.read_text())
     except OSError as error:
-        raise RecordingError(f"{file} cannot be read: {error.strerror}; expected what the room's `save` wrote") from None
+        raise RecordingError(
+            f"{file} cannot be read: {error.strerror}; expected what the room's `save` wrote"
+        ) from None
     except ValueError as error:
         raise RecordingError(f"{file} is no JSON: {error}") from None
     if trouble := _trouble(recording):

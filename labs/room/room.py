@@ -65,7 +65,7 @@ class Room:
         self.audit: Audit | None = None
         self._lock, self._looked = threading.RLock(), threading.Condition()
         self._closing, self._closed = threading.Event(), False
-        self._message, self._stage = "", stage
+        self._message, self._looks = "", 0
         self._subscribers: list[Subscriber] = []
         self._orders: queue.SimpleQueue[tuple[str, dict[str, Any], Future[str]] | None] = queue.SimpleQueue()
         self._session = Session(stage, nodes, executors, rate, spare, seed)
@@ -161,12 +161,13 @@ class Room:
                 self._message = f"the room could not look: {type(error).__name__}: {error}"
                 new = {**self._state, "message": self._message}
             changed = changes(self._state, new)
+            with self._looked:
+                self._looks += 1
+                self._state = new
+                self._looked.notify_all()
             if changed.keys() <= {"time"} and time.monotonic() - told < ONLY_TIME:
                 continue
             told = time.monotonic()
-            with self._looked:
-                self._state = new
-                self._looked.notify_all()
             for subscriber in list(self._subscribers):
                 subscriber(changed)
 
@@ -180,10 +181,17 @@ class Room:
                 self._message = self._done(order, arguments)
             except Exception as error:
                 self._message = f"{order} failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            self._wait_for_look()
             done.set_result(self._message)
         while not self._orders.empty():  # nobody shall wait for what is not done any more
             if rest := self._orders.get():
                 rest[2].set_result("the room is closed")
+
+    def _wait_for_look(self) -> None:
+        """Wait until the state shows what was done."""
+        with self._looked:
+            looks = self._looks
+            self._looked.wait_for(lambda: self._looks >= looks + 2 or self._closing.is_set(), 5.0)
 
     def _done(self, order: str, arguments: dict[str, Any]) -> str:
         with self._lock:
@@ -222,8 +230,8 @@ def _check(stage: str, nodes: int, executors: int, rate: float) -> None:
         against = f"executors is {executors!r:.40}; expected 0 to {MOST_EXECUTORS}"
     if named := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
         against = (
-            f"KAFKA_BOOTSTRAP_SERVERS names a Kafka that the lab did not start ({named}), and the room only strikes what "
-            "it started; unset the variable"
+            f"KAFKA_BOOTSTRAP_SERVERS names a Kafka that the lab did not start ({named}), and the room strikes only "
+            "what it started; unset the variable"
         )
     if against:
         raise RoomError(f"the room cannot be opened: {against}")

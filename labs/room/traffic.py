@@ -26,7 +26,13 @@ class RoomTraffic:
     """Sends to `topic`, from now on while it is `on`; `watch` sees each access before it is sent."""
 
     def __init__(
-        self, servers: str, topic: str, rate: float, on: bool, seed: int, watch: Callable[[Iterable[Access]], Iterable[Access]]
+        self,
+        servers: str,
+        topic: str,
+        rate: float,
+        on: bool,
+        seed: int,
+        watch: Callable[[Iterable[Access]], Iterable[Access]],
     ):
         self.rate, self.on = rate, on
         self._seed, self._watch = seed, watch
