@@ -15,15 +15,14 @@ from labs.room.drivers import Driver, Drivers
 
 def after_the_driver(act: Act, driver: Driver) -> Consequence:
     """A driver is gone: what became of the batch that it was at, and of those who come after it."""
-    batch, ended, copies = act.checkpoint.in_flight, _ended(act), act.log.copies.total()
+    batch, ended, copies = act.checkpoint.in_flight, _ended(act), act.log.copies.copy()
     checkpoint = act.checkpoint
 
     def look() -> str:
-        again = act.log.copies.total() - copies
-        doubled = f", {again:,} results doubled" if again else ""
+        again = act.log.copies - copies
         if act.checkpoint is not checkpoint:
             who = max(act.checkpoint.begun.get(0, [0]))
-            return f"driver {who} began again at the first record{doubled}" if who else ""
+            return f"driver {who} began again at the first record{_doubled(again.total())}" if who else ""
         if batch is None:
             goes_on = [each for each, who in checkpoint.begun.items() if who and who[-1] > driver.number]
             return f"no batch was in flight; driver {checkpoint.begun[goes_on[0]][-1]} went on" if goes_on else ""
@@ -36,7 +35,7 @@ def after_the_driver(act: Act, driver: Driver) -> Consequence:
             said += ", its first transaction aborted"
         elif act.has_marker and not states and checkpoint.noted >= batch:
             said += ", and not written again: the marker says it is there"
-        return said + doubled
+        return said + _doubled(again[batch])
 
     return look
 
@@ -130,7 +129,7 @@ def of_the_deleted(act: Act, drivers: Drivers) -> Consequence:
         again = act.log.copies.total() - copies
         if not comers or not again:
             return ""
-        return f"driver {comers[0].number} began again at the first record, {again:,} results doubled"
+        return f"driver {comers[0].number} began again at the first record{_doubled(again)}"
 
     return look
 
@@ -158,6 +157,10 @@ def once(over: Callable[[], bool], words: str) -> Consequence:
         return f"{words} after {took[0]:.1f} s" if took else ""
 
     return look
+
+
+def _doubled(results: int) -> str:
+    return f", {results:,} results doubled" if results else ""
 
 
 def _ended(act: Act) -> int:

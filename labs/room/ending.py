@@ -1,8 +1,8 @@
 """The end of a session: mend everything, let the pipeline finish its work, and hand it to the auditor.
 
 The auditor reads the topics anew and compares them with what was sent: its word does not depend on what the room has
-seen. Where it stops: a pipeline that does not come to its end (refused, or stuck) is judged unknown, and nothing that is
-missing is called lost.
+seen. Where it stops: a pipeline that does not come to its end (refused, or stuck) is judged unknown, and
+nothing that is missing is called lost.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class RoomNetwork:
     def deliver(self) -> str:
         """Let the broker have the commit now, and say what it answered. Raises OSError, TimeoutError."""
         held, self._held = self._held, None
-        assert held and held.request, "the order is possible only then"
+        assert held, "the order is possible only then"
         answer = held.deliver(ANSWER)
         said = read_ended(answer.request, answer.frame)
         if said == FENCED:

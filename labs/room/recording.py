@@ -19,7 +19,7 @@ VERSION = 1
 FRAMES = 2_000
 GAP = 0.2  # seconds between two frames at first
 FILE = "recording.json"
-SHAPE = {"version": int, "title": str, "stage": str, "seconds": (int, float), "frames": list}
+SHAPE: dict[str, Any] = {"version": int, "title": str, "stage": str, "seconds": (int, float), "frames": list}
 
 Frame = tuple[float, State]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from labs.pipeline.log.access_log import Access
@@ -20,6 +21,16 @@ from labs.room.sink_log import Row
 from labs.room.state import NO_VERDICT
 
 Key = tuple[int, str]  # (window start in epoch milliseconds, IP)
+Attempt = tuple[int | None, str | None]  # (batch, name)
+KEPT = 100  # attempts
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of an attempt that were seen, and how many it says that it wrote."""
+
+    seen: int = 0
+    written: int | None = None
 
 
 class RunningVerdict:
@@ -36,9 +47,9 @@ class RunningVerdict:
         self._phantoms: set[Key] = set()
         self._conflicting: set[Key] = set()
         self._lost: set[Key] = set()
-        self._attempts: dict[tuple[int | None, str | None], list[int | None]] = {}  # -> [rows seen, rows written]
+        self._attempts: dict[Attempt, Rows] = {}  # the last ones: the rows of an attempt come close together
         self._have_totals = False
-        self._torn: set[tuple[int | None, str | None]] = set()
+        self._torn: set[Attempt] = set()
         self._last_batch = -1
         self._out_of_order: set[int] = set()
 
@@ -63,9 +74,11 @@ class RunningVerdict:
                 self._add_result((row.window, row.ip), row.count)
             touched.add(self._add_to_attempt(row))
         for attempt in touched if self._have_totals else ():
-            seen, written = self._attempts[attempt]
-            torn = written is None or (seen or 0) < written
+            rows_of = self._attempts[attempt]
+            torn = rows_of.written is None or rows_of.seen < rows_of.written
             (self._torn.add if torn else self._torn.discard)(attempt)
+        while len(self._attempts) > KEPT:
+            del self._attempts[next(iter(self._attempts))]
 
     def close(self, watermark_ms: int, undecided: Collection[Key] = ()) -> None:
         """Call lost what is nowhere, and whose window ends at the watermark or before. `undecided` may still come."""
@@ -138,14 +151,15 @@ class RunningVerdict:
         else:
             self._wrong.add(key)
 
-    def _add_to_attempt(self, row: Row) -> tuple[int | None, str | None]:
-        attempt = self._attempts.setdefault((row.batch, row.attempt), [0, None])
-        attempt[0] = (attempt[0] or 0) + 1
+    def _add_to_attempt(self, row: Row) -> Attempt:
+        attempt = row.batch, row.attempt
+        rows = self._attempts.setdefault(attempt, Rows())
+        rows.seen += 1
         if row.rows is not None:
             self._have_totals = True
-            attempt[1] = max(attempt[1] or 0, row.rows)
+            rows.written = max(rows.written or 0, row.rows)
         if row.batch is not None:
             if row.batch < self._last_batch:
                 self._out_of_order.add(row.batch)
             self._last_batch = max(self._last_batch, row.batch)
-        return row.batch, row.attempt
+        return attempt

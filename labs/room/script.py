@@ -15,9 +15,12 @@ from random import Random
 from typing import Any
 
 from labs.evidence.auditor.audit import Audit
+from labs.room.drivers import GONE
 from labs.room.room import Room, RoomError
 from labs.room.state import State
-from labs.runs.staircase import CHECKPOINT, EXACTLY_ONCE
+from labs.runs.staircase import CHECKPOINT, EXACTLY_ONCE, TRANSACTIONS
+
+WITH_COMMITS = (TRANSACTIONS.name, EXACTLY_ONCE.name)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ CONDITIONS: dict[str, Callable[[State], float]] = {
     "working": lambda state: sum(each["state"] == "working" for each in state["drivers"]),
     "warm": lambda state: sum(each["state"] == "warm" for each in state["drivers"]),
     "held": lambda state: state["network"]["hold"] == "held",
-    "brokers": lambda state: sum(each["state"] == "running" for each in state["brokers"]),
+    "drivers gone": lambda state: sum(each["number"] for each in state["drivers"] if each["state"] in GONE),
+    "running brokers": lambda state: sum(each["state"] == "running" for each in state["brokers"]),
     "executors": lambda state: state["executors"]["running"],
     "told": lambda state: not [each for each in state["chronicle"] if not each["consequence"]],
     "refused": lambda state: sum(each["state"] == "refused" for each in state["drivers"]),
@@ -100,45 +104,56 @@ def _wait(room: Room, step: Until) -> None:
         raise TimeoutError(f"{step.condition} did not become {least:g}: {error}") from None
 
 
-def random_script(seed: int, strikes: int = 5) -> Script:
-    """Return a session of so many strikes, each of them mended, drawn from a seed; it ends in the auditor's word."""
-    random = Random(seed)
-    script: list[Step] = [Do("start-traffic"), Until("delivered", 1)]
+def random_script(seed: int, strikes: int = 5, stage: str = EXACTLY_ONCE.name) -> Script:
+    """Return an act of so many strikes, each of them mended, drawn from a seed; it ends in the auditor's word."""
+    random = Random(f"{seed} {stage}")
+    commits = stage in WITH_COMMITS
+    script: list[Step] = [Do("choose-stage", {"stage": stage}), Do("start-traffic"), Until("delivered", 1)]
     for _ in range(strikes):
-        script += random.choice(KINDS)(random)
-        script += [Until("brokers"), Until("noted", random.randint(1, 3), more=True)]
+        script += random.choice(KINDS if commits else KINDS[1:])(random, commits)
+        script += [Until("running brokers"), Until("noted", random.randint(1, 3), more=True)]
     return (*script, Do("finish"))
 
 
-def _kill(random: Random) -> list[Step]:
-    return [Do("kill-driver", random.choice(({}, {"at": "rows"}, {"at": "commit"})))]
-
-
-def _late_commit(random: Random) -> list[Step]:
+def _late_commit(random: Random, commits: bool) -> list[Step]:
+    assert commits
     late = Until("seconds", random.randint(0, 3), more=True)
     return [Do("hold-commit"), Until("held"), late, Do("deliver-commit")]
 
 
-def _broker(random: Random) -> list[Step]:
+def _kill(random: Random, commits: bool) -> list[Step]:
+    moments: list[dict[str, Any]] = [{}, {"at": "rows"}, {"at": "commit"} if commits else {"at": "rows"}]
+    return [Do("kill-driver", random.choice(moments))]
+
+
+def _broker(random: Random, commits: bool) -> list[Step]:
     strike, mend = random.choice((("kill-broker", "start-broker"), ("freeze-broker", "wake-broker")))
     return [Do(strike), Until("seconds", random.randint(1, 4), more=True), Do(mend)]
 
 
-def _cut(random: Random) -> list[Step]:
+def _cut(random: Random, commits: bool) -> list[Step]:
     return [Do("cut-network"), Until("seconds", random.randint(1, 4), more=True), Do("heal-network")]
 
 
-def _freeze(random: Random) -> list[Step]:
+def _freeze(random: Random, commits: bool) -> list[Step]:
     if random.random() < 0.5:
         return [Do("freeze-driver"), Until("seconds", random.randint(1, 12), more=True), Do("wake-driver")]
     return [Do("freeze-driver"), Do("start-driver"), Until("working"), Do("wake-driver")]
 
 
-def _second_driver(random: Random) -> list[Step]:
-    return [Do("start-driver"), Until("noted", 4, more=True)]
+def _second_driver(random: Random, commits: bool) -> list[Step]:
+    return [Do("start-driver"), Until("drivers gone", more=True)]
 
 
-KINDS = (_kill, _late_commit, _broker, _cut, _freeze, _second_driver)
+# What is drawn from; the first needs commits.
+KINDS: tuple[Callable[[Random, bool], list[Step]], ...] = (
+    _late_commit,
+    _kill,
+    _broker,
+    _cut,
+    _freeze,
+    _second_driver,
+)
 
 
 def as_json(script: Iterable[Step]) -> str:

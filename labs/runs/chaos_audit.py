@@ -64,7 +64,10 @@ def read_all(
 
 
 def _stored(servers: str, topic: str, window_ms: int) -> Counter[tuple[int, str]]:
-    """Count the records of the source topic as the traffic does. What is malformed has neither time nor IP: no traffic of ours sent it."""
+    """Count the records of the source topic as the traffic does.
+
+    What is malformed has neither time nor IP: no traffic of ours sent it.
+    """
     return Counter(
         (time_ms - time_ms % window_ms, ip)
         for _, _, time_ms, ip in read_source_records(servers, topic)
