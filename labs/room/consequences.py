@@ -9,31 +9,32 @@ import time
 from collections.abc import Callable
 
 from labs.room.act import Act
+from labs.room.batches import Checkpoint
 from labs.room.chronicle import Consequence
 from labs.room.drivers import Driver, Drivers
 
 
 def after_the_driver(act: Act, driver: Driver) -> Consequence:
     """A driver is gone: what became of the batch that it was at, and of those who come after it."""
-    batch, ended, copies = act.checkpoint.in_flight, _ended(act), act.log.copies.copy()
-    checkpoint = act.checkpoint
+    checkpoint, copies, ended = act.checkpoint, act.log.copies.copy(), _ended(act)
+    batch, begun_since = checkpoint.in_flight, _begun_by_others(checkpoint, driver)
 
     def look() -> str:
         again = act.log.copies - copies
         if act.checkpoint is not checkpoint:
             who = max(act.checkpoint.begun.get(0, [0]))
             return f"driver {who} began again at the first record{_doubled(again.total())}" if who else ""
-        if batch is None:
-            goes_on = [each for each, who in checkpoint.begun.items() if who and who[-1] > driver.number]
-            return f"no batch was in flight; driver {checkpoint.begun[goes_on[0]][-1]} went on" if goes_on else ""
-        repeats = [who for who in checkpoint.begun.get(batch, ()) if who > driver.number]
-        if not repeats:
+        begun = begun_since()
+        if not begun:
             return ""
-        said = f"batch {batch} repeated by driver {repeats[0]}"
+        first, who = begun[0]
+        if first != batch:
+            return f"driver {who} went on with batch {first}"
+        said = f"batch {batch} repeated by driver {who}"
         states = [each.state for each in act.log.ended if each.number > ended and each.batch == batch]
         if "aborted" in states:
             said += ", its first transaction aborted"
-        elif act.has_marker and not states and checkpoint.noted >= batch:
+        elif act.has_marker and not states and checkpoint.noted >= first:
             said += ", and not written again: the marker says it is there"
         return said + _doubled(again[batch])
 
@@ -42,7 +43,7 @@ def after_the_driver(act: Act, driver: Driver) -> Consequence:
 
 def of_the_frozen(act: Act, driver: Driver) -> Consequence:
     """A driver is frozen: its transaction may be given up, and a successor may take over."""
-    ended = _ended(act)
+    ended, begun_since = _ended(act), _begun_by_others(act.checkpoint, driver)
 
     def look() -> str:
         said = [
@@ -50,8 +51,8 @@ def of_the_frozen(act: Act, driver: Driver) -> Consequence:
             for each in act.log.ended
             if each.number > ended and each.epoch == driver.epoch
         ]
-        said += [f"driver {who} took over at batch {each}" for each, who in _begun_after(act, driver)]
-        return "; ".join(said[:2]) if driver.state == "frozen" else ""
+        said += [f"driver {who} took over at batch {batch}" for batch, who in begun_since()[:1]]
+        return "; ".join(said) if driver.state == "frozen" else ""
 
     return look
 
@@ -167,5 +168,12 @@ def _ended(act: Act) -> int:
     return act.log.ended[-1].number if act.log.ended else 0
 
 
-def _begun_after(act: Act, driver: Driver) -> list[tuple[int, int]]:
-    return [(each, who[-1]) for each, who in act.checkpoint.begun.items() if who and who[-1] > driver.number]
+def _begun_by_others(checkpoint: Checkpoint, driver: Driver) -> Callable[[], list[tuple[int, int]]]:
+    """Return what returns the batches that other drivers have begun from now on, each with its driver."""
+    known = {batch: len(drivers) for batch, drivers in checkpoint.begun.items()}
+    return lambda: [
+        (batch, who)
+        for batch, drivers in sorted(checkpoint.begun.items())
+        for who in drivers[known.get(batch, 0) :]
+        if who != driver.number
+    ]

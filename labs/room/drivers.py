@@ -1,8 +1,8 @@
 """The room's drivers: job processes that are started, killed, frozen, and replaced as soon as one is gone.
 
 Guarantee: only processes that were started here are ever signalled, and none outlives `close`. A driver that is frozen
-is not replaced: it may wake up, and who wants a second one starts it. One that its sink has refused is not either,
-since the next would be refused too.
+is not replaced: it may wake up, and who wants a second one starts it. When the sink has refused two in a row, no third
+is started: it would be refused too.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ class Drivers:
 
     def _judge_end(self, driver: Driver) -> None:
         self._in_vain = 0 if driver.done or driver.state == "fenced" else self._in_vain + 1
-        if driver.state == "refused":
+        again = [each for each in self.all if each.state == "refused" and not each.done]
+        if driver in again and len(again) > 1 and not self.living:
             self.stuck = driver.words
         elif self._in_vain == TOO_MANY:
             self.stuck = f"{TOO_MANY} drivers ended before their first batch; the last one: {driver.words}"
@@ -168,9 +169,10 @@ def _last_words(job: JobProcess) -> tuple[str, str]:
     said = job.output()[-LAST:]
     if job.exit_code == -signal.SIGKILL:
         return "killed", "killed by a fault of its own"
-    if refused := re.search(r"sink .* refuses batch (\d+).*\n +found: +(.+)", said):
-        return "refused", f"refused at batch {refused[1]}: {refused[2]}"
+    if refused := re.search(r"sink .* refuses batch (\d+)", said):
+        found = re.search(r"\n +found: +(.+)", said)
+        return "refused", f"refused at batch {refused[1]}" + (f": {found[1].strip()}" if found else "")
     if fenced := re.search(r"batch (\d+): fenced: (.+?)\.", said):
         return "fenced", f"fenced at batch {fenced[1]}: {fenced[2]}"
-    last = job.last_line().removeprefix("python -m labs run: ")
+    last = job.last_line().removeprefix("python -m labs run: ").rpartition("] ")[-1]  # less Spark's error classes
     return "ended", f"ended: {last.partition('. ')[0][:200]}"

@@ -46,6 +46,8 @@ class Ending:
         act.live.stop()
         error = self._drain()
         with self._lock:
+            self._session.chronicle.look()
+            self._session.chronicle.end_act()
             self._session.drivers.stop()
         self._wait(lambda: act.log.current and not act.log.undecided, TRANSACTION_TIMEOUT + LOOK_FOR_TIMEOUTS)
         self._say("finish: the auditor reads the topics")

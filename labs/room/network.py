@@ -7,6 +7,7 @@ from typing import Any
 from labs.faults.kafka_contents import FENCED, read_end, read_ended
 from labs.faults.proxy import HeldRequest, Proxy, Request
 
+OK = "answered without an error"
 ANSWER = 5.0  # seconds for a broker to answer a late commit
 
 
@@ -56,7 +57,7 @@ class RoomNetwork:
         said = read_ended(answer.request, answer.frame)
         if said == FENCED:
             return "refused as fenced: a younger epoch has the name, and nothing has changed"
-        return "answered without an error" if said == "ok" else f"refused ({said}): nothing has changed"
+        return OK if said == "ok" else f"refused ({said}): nothing has changed"
 
     def mend(self) -> None:
         """End whatever is wrong; a commit that is held is never delivered."""

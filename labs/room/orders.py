@@ -16,6 +16,7 @@ import psutil
 
 from labs.room import consequences
 from labs.room.drivers import Driver
+from labs.room.network import OK
 from labs.room.possible import BROKER_STATES, DRIVER_STATES
 from labs.room.session import Session
 
@@ -170,7 +171,7 @@ class Orders:
         session.chronicle.note("hold-commit", "the next commit is kept back, and its driver cut off", look)
 
     def _deliver_commit(self) -> None:
-        network = self._session.network
+        network, log = self._session.network, self._session.act.log
         epoch = network.held_epoch
         self._lock.release()
         try:
@@ -179,6 +180,9 @@ class Orders:
             said = f"not delivered: {error}"
         finally:
             self._lock.acquire()
+        if said == OK:
+            done = any((each.epoch, each.state) == (epoch, "committed") for each in log.ended)
+            said += ": its transaction is committed already, once" if done else ""
         self._session.chronicle.note("deliver-commit", f"the commit of epoch {epoch} arrives late", said)
 
     def _delete_checkpoint(self) -> None:

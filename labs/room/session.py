@@ -53,11 +53,11 @@ class Session:
     def begin_act(self, stage: str) -> None:
         """End this act and begin the next, with the same traffic. Raises KafkaUnreachable."""
         old = self.act
+        self.chronicle.end_act()
         self.drivers.stop()
         self.drivers.all.clear()
         old.close()
         self.network.mend()
-        self.chronicle.end_act()
         on = old.traffic.on and not self.over
         self.act = Act(self.equipment, old.number + 1, stage, old.traffic.rate, on, self._seed)
         old.checkpoint.forget()
