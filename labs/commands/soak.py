@@ -1,7 +1,7 @@
 """Repeat for hours what the tests do once: chaos, sessions of the room, the model against Kafka, lessons, crash tests.
 
-Ten seeds of three minutes take about 50 minutes, ten sessions about 15, the changes about 40, a hundred repeats of the crash tests about three
-hours on two cores.
+Ten seeds of three minutes take about 50 minutes, ten sessions about 15, the changes about 40, a hundred repeats of the
+crash tests about three hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --minutes 0.5 --sessions 0 --walks 1 --no-changes --repeats 1  try it out: about four minutes
+  python -m labs soak --seeds 1 --minutes 0.5 --sessions 1 --walks 1 --no-changes --repeats 1  try it out: six minutes
   python -m labs soak --seeds 0 --sessions 0 --walks 0 --no-changes --tests tests/sink  only one part, a hundred times
 
 The exit code is 0 only if every audit was valid and every test passed.
