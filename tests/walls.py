@@ -29,11 +29,11 @@ RANK = {
     "exercises": 6,
     "benchmarks": 7,
     "desk": 7,
-    "lesson": 8,
     "room": 8,
-    "site": 8,
-    "commands": 9,
-    "__main__": 10,
+    "lesson": 9,
+    "site": 9,
+    "commands": 10,
+    "__main__": 11,
 }
 
 _DOTTED = re.compile(r"(labs|exactly_once_kafka)(\.\w+)+\.?(:\w+)?")

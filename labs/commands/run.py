@@ -132,9 +132,10 @@ def _sink(arguments: argparse.Namespace, points):
     from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
     from labs.runs.staircase import WithoutMarker
 
-    if arguments.sink == "at-least-once":
+    if arguments.sink in ("at-least-once", "not-idempotent"):
+        options = {"enable_idempotence": "false"} if arguments.sink == "not-idempotent" else {}
         return AtLeastOnceKafkaSink(
-            arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers, halves=True, points=points
+            arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers, halves=True, points=points, **options
         )
     kind = WithoutMarker if arguments.sink == "no-marker" else ExactlyOnceKafkaSink
     return kind(

@@ -1,7 +1,7 @@
-"""Repeat for hours what the tests do once: chaos, model against Kafka, lessons changed and interrupted, crash tests.
+"""Repeat for hours what the tests do once: chaos, sessions of the room, model against Kafka, lessons, crash tests.
 
-Ten seeds of three minutes take about 50 minutes, the changes about 40, a hundred repeats of the crash tests about three
-hours on two cores.
+Ten seeds of three minutes take about 50 minutes, ten sessions about 15, the changes about 40, a hundred repeats of the
+crash tests about three hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --minutes 0.5 --walks 1 --no-changes --repeats 1  try it out: about four minutes
-  python -m labs soak --seeds 0 --walks 0 --no-changes --tests tests/sink  only one part, a hundred times
+  python -m labs soak --seeds 1 --minutes 0.5 --sessions 1 --walks 1 --no-changes --repeats 1  try it out: six minutes
+  python -m labs soak --seeds 0 --sessions 0 --walks 0 --no-changes --tests tests/sink  only one part, a hundred times
 
 The exit code is 0 only if every audit was valid and every test passed.
 """
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--first-seed", type=int, default=1, metavar="SEED", help="then the next (default: %(default)s)"
     )
     parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
+    parser.add_argument("--sessions", type=int, default=10, metavar="N", help="of the room (default: %(default)s)")
     parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
     parser.add_argument("--changes", action=argparse.BooleanOptionalAction, default=True, help="and interruptions")
     parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
@@ -69,6 +70,8 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         options = ["--seed", str(seed), "--minutes", f"{arguments.minutes:g}", "--output", str(output)]
         yield f"chaos-seed-{seed}", [*python, "labs", "chaos", *options]
+    if arguments.sessions:
+        yield "sessions", [*python, "labs.room.sessions", "--seeds", str(arguments.sessions)]
     if arguments.walks:
         yield "replays", [*python, "labs", "model", "--replay", "--times", "10"]
         yield "walks", [*python, "labs", "model", "--walks", str(arguments.walks)]

@@ -25,7 +25,7 @@ from labs.equipment.spark_daemon import is_executor
 from labs.faults.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-SINKS = ("exactly-once", "no-marker", "at-least-once")  # what its option `sink` can be
+SINKS = ("exactly-once", "no-marker", "at-least-once", "not-idempotent")  # what its option `sink` can be
 
 
 class JobFailed(RuntimeError):
@@ -149,6 +149,11 @@ class JobProcess:
     def resume(self) -> None:
         """SIGCONT: the job goes on where it was."""
         self._process.resume()
+
+    @property
+    def log_file(self) -> Path:
+        """What the job prints goes there, until `close`."""
+        return self._process.log_file
 
     def executors(self) -> list[psutil.Process]:
         """Return the executors that the job itself started: those of a local-cluster, none of any other."""

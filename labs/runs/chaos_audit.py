@@ -28,18 +28,21 @@ def judge(
     expected: Mapping[Key, int],
     patience: float,
     error: Exception | None = None,
+    topic: str = SINK_TOPIC,
+    source_topic: str = SOURCE_TOPIC,
 ) -> tuple[Audit, Reading, Reading]:
     """Stop the watcher and audit the run; a transaction hangs if it is open after `patience` seconds.
 
     Also returns what was watched, and what a reader sees who comes now. `error` is why the run did not come to its end.
     """
-    sentinels, watched, came_later = read_all(servers, watcher, patience)
+    sentinels, watched, came_later = read_all(servers, watcher, patience, topic)
+    stored = _stored(servers, source_topic, traffic.window_ms)
     verdict = audit(
         expected,
         watched,
         second_reader=came_later,
         sentinels=sentinels,
-        source=SourceHistory(traffic.acknowledged, _stored(servers), traffic.indeterminate),
+        source=SourceHistory(traffic.acknowledged, stored, traffic.indeterminate),
         indeterminate=traffic.indeterminate.total(),
         reader_error=f"the run did not come to its end: {error}" if error else None,
     )
@@ -60,10 +63,13 @@ def read_all(
     return sentinels, watched, read_results(servers, topic, patience=0)
 
 
-def _stored(servers: str) -> Counter[tuple[int, str]]:
-    """Count the records of the source topic. What is malformed has neither time nor IP: no traffic of ours sent it."""
+def _stored(servers: str, topic: str, window_ms: int) -> Counter[tuple[int, str]]:
+    """Count the records of the source topic as the traffic does.
+
+    What is malformed has neither time nor IP: no traffic of ours sent it.
+    """
     return Counter(
-        (time_ms, ip)
-        for _, _, time_ms, ip in read_source_records(servers, SOURCE_TOPIC)
+        (time_ms - time_ms % window_ms, ip)
+        for _, _, time_ms, ip in read_source_records(servers, topic)
         if time_ms is not None and ip is not None and ip != CLOSING_IP
     )

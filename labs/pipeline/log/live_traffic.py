@@ -21,17 +21,23 @@ class LiveTraffic:
     """Sends accesses as source records, so many a second, from now until `stop`.
 
     `sent` and `acknowledged` count per access (event time, IP): what was sent and not acknowledged is
-    indeterminate.
+    indeterminate. With `window_ms` they count per window (its start, IP) instead, and grow with the windows only.
     """
 
     def __init__(
-        self, accesses: Iterable[Access], bootstrap_servers: str, topic: str = SOURCE_TOPIC, rate: float = 1_000.0
+        self,
+        accesses: Iterable[Access],
+        bootstrap_servers: str,
+        topic: str = SOURCE_TOPIC,
+        rate: float = 1_000.0,
+        window_ms: int = 1,
     ):
         self.sent: Counter[Access] = Counter()
         self.acknowledged: Counter[Access] = Counter()
         self.records = 0  # sent so far
+        self.last_time_ms = 0  # the latest event time sent so far
+        self.window_ms = window_ms
         self._accesses, self._servers, self._topic, self._rate = iter(accesses), bootstrap_servers, topic, rate
-        self._last_time_ms = 0
         self._stopping = threading.Event()
         self._error: Exception | None = None
         self._producer = source_producer(
@@ -45,13 +51,19 @@ class LiveTraffic:
         """What was sent and never acknowledged."""
         return self.sent - self.acknowledged
 
+    def set_rate(self, rate: float, accesses: Iterable[Access] | None = None) -> None:
+        """Send so many a second from now on, none at 0; what is sent next comes from `accesses`, if given."""
+        if accesses is not None:
+            self._accesses = iter(accesses)
+        self._rate = rate
+
     def stop(self, timeout: float = 60) -> None:
         """Send no more, wait for the acknowledgements, and close the windows. Raises SourceFailed."""
         self.close()
         if self._error:
             raise SourceFailed(f"the traffic stopped by itself: {self._error}") from self._error
         self._producer.flush(timeout)
-        close_windows(self._last_time_ms, self._servers, self._topic)
+        close_windows(self.last_time_ms, self._servers, self._topic)
 
     def close(self) -> None:
         """Send no more, and wait for nothing."""
@@ -60,17 +72,19 @@ class LiveTraffic:
 
     def _run(self) -> None:
         try:
-            started = time.monotonic()
+            due, last = 0.0, time.monotonic()
             while not self._stopping.wait(TICK):
-                due = int((time.monotonic() - started) * self._rate)
-                while self.records < due and not self._stopping.is_set():
+                now = time.monotonic()
+                due, last = (due + (now - last) * self._rate) if self._rate else 0.0, now
+                while due >= 1 and not self._stopping.is_set():
                     self._send(*next(self._accesses))
+                    due -= 1
                 self._producer.poll(0)
         except Exception as error:
             self._error = error
 
     def _send(self, time_ms: int, ip: str) -> None:
-        access = (time_ms, ip)
+        access = (time_ms - time_ms % self.window_ms, ip)
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
@@ -84,4 +98,4 @@ class LiveTraffic:
                 self._producer.poll(0.1)
         self.sent[access] += 1
         self.records += 1
-        self._last_time_ms = max(self._last_time_ms, time_ms)
+        self.last_time_ms = max(self.last_time_ms, time_ms)

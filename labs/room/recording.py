@@ -1,0 +1,112 @@
+"""A recording of the room: its state as it changed, to be played back by the same view.
+
+    recording.json: {"version": 1, "title", "stage", "seconds", "frames": [[time, {key: value}], ...]}
+
+The first frame is the complete state; to see any moment, apply the frames up to it. Guarantee: bounded: what is more
+than FRAMES is thinned, the oldest and the newest alike, so that a long session has fewer frames a second.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from labs.room.state import KEYS, State, copied
+
+VERSION = 1
+FRAMES = 2_000
+GAP = 0.2  # seconds between two frames at first
+FILE = "recording.json"
+SHAPE: dict[str, Any] = {"version": int, "title": str, "stage": str, "seconds": (int, float), "frames": list}
+
+Frame = tuple[float, State]
+
+
+class RecordingError(ValueError):
+    """The folder holds no recording that can be played back."""
+
+
+class Recorder:
+    """Keeps the changes that it is told, as frames at least `gap` seconds apart."""
+
+    def __init__(self, first: State, most: int = FRAMES, gap: float = GAP):
+        self._frames: list[Frame] = [(float(first["time"]), copied(first))]
+        self._most, self._gap, self._lock = most, gap, threading.Lock()
+        self._last = float(first["time"])
+
+    def record(self, changed: State) -> None:
+        """Take note of what has changed; `time` is when."""
+        with self._lock:
+            time = self._last = float(changed.get("time", self._last))
+            if len(self._frames) > 1 and time - self._frames[-2][0] < self._gap:
+                earlier = self._frames.pop()[1]
+                self._frames.append((time, {**earlier, **copied(changed)}))
+            else:
+                self._frames.append((time, copied(changed)))
+            if len(self._frames) > self._most:
+                self._thin()
+
+    def recording(self, title: str) -> dict[str, Any]:
+        """Return what recording.json is to hold."""
+        with self._lock:
+            stages = [frame["stage"]["name"] for _, frame in self._frames if "stage" in frame]
+            return {
+                "version": VERSION,
+                "title": title,
+                "stage": stages[-1],
+                "seconds": round(self._last - self._frames[0][0], 1),
+                "frames": [[round(time, 2), frame] for time, frame in self._frames],
+            }
+
+    def _thin(self) -> None:
+        """Make one frame of two, and be content with fewer from now on."""
+        first, *others = self._frames
+        pairs = [others[at : at + 2] for at in range(0, len(others), 2)]
+        merged = [(pair[-1][0], {key: value for _, frame in pair for key, value in frame.items()}) for pair in pairs]
+        self._frames = [first, *merged]
+        self._gap *= 2
+
+
+def write_recording(recording: dict[str, Any], folder: Path) -> None:
+    """Write recording.json into the folder. Raises OSError."""
+    (folder / FILE).write_text(json.dumps(recording, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+
+def load_recording(folder: str | Path) -> dict[str, Any]:
+    """Read the recording of a folder, or of a file. Raises RecordingError."""
+    path = Path(folder)
+    file = path / FILE if path.is_dir() else path
+    try:
+        recording = json.loads(file.read_text())
+    except OSError as error:
+        raise RecordingError(
+            f"{file} cannot be read: {error.strerror}; expected what the room's `save` wrote"
+        ) from None
+    except ValueError as error:
+        raise RecordingError(f"{file} is no JSON: {error}") from None
+    if trouble := _trouble(recording):
+        raise RecordingError(f"{file} is no recording of the room: {trouble}")
+    return recording
+
+
+def _trouble(recording: Any) -> str:
+    if not isinstance(recording, dict):
+        return "it is no object"
+    for name, kind in SHAPE.items():
+        if not isinstance(recording.get(name), kind):
+            return f"{name} is {recording.get(name)!r:.40}"
+    if recording["version"] != VERSION:
+        return f"its version is {recording['version']}, and this lab plays version {VERSION}"
+    last = float("-inf")
+    for number, frame in enumerate(recording["frames"]):
+        if not (isinstance(frame, list) and len(frame) == 2 and type(frame[0]) in (int, float)):
+            return f"frame {number} is no [time, changes]"
+        if not isinstance(frame[1], dict) or frame[0] < last:
+            return f"frame {number} is out of order, or holds no changes"
+        if unknown := frame[1].keys() - set(KEYS):
+            return f"frame {number} has the unknown key {sorted(unknown)[0]!r}"
+        last = frame[0]
+    missing = set(KEYS) - (recording["frames"][0][1].keys() if recording["frames"] else set())
+    return f"its first frame lacks {sorted(missing)[0]!r}" if missing else ""

@@ -1,0 +1,242 @@
+"""The operations room: the real pipeline, running, which one can see into and strike by hand.
+
+    with Room() as room:
+        room.do("start-traffic")
+        room.wait(lambda state: state["verdict"]["delivered"] >= 40)
+        room.do("kill-driver")
+        assert room.finish().valid
+
+There is no widget in it: a view subscribes to what changes. Guarantee: orders are carried out one after another, an
+impossible one leaves a line in the state's `message`; after `close` no process, port, thread or file of the room is
+left, and `close` comes by itself at the end of this process. Where it stops: after a SIGKILL of this process the
+leashes of its children take a second or two.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from labs.evidence.auditor.audit import Audit
+from labs.room.ending import Ending
+from labs.room.orders import NotDone, Orders, folder
+from labs.room.possible import rate_against, stage_against, why_not
+from labs.room.recording import Recorder, write_recording
+from labs.room.session import Session
+from labs.room.state import State, changes, copied, empty_state
+from labs.runs.staircase import EXACTLY_ONCE
+
+LOOK = 0.1  # seconds between two looks
+ONLY_TIME = 1.0  # seconds after which a change of the time alone is told
+MOST_NODES, MOST_EXECUTORS = 5, 4
+
+Subscriber = Callable[[State], object]
+
+
+class RoomError(RuntimeError):
+    """The room cannot be opened like that, or was asked for what it has not got."""
+
+
+class Room:
+    """Opens a room: `nodes` brokers, a driver of `stage` with so many `executors`, traffic of `rate` that waits.
+
+    With `spare` a hot spare is kept. Raises RoomError, BrokerError, OSError.
+    """
+
+    def __init__(
+        self,
+        stage: str = EXACTLY_ONCE.name,
+        nodes: int = 1,
+        executors: int = 0,
+        rate: float = 40,
+        spare: bool = False,
+        seed: int = 7,
+    ):
+        _check(stage, nodes, executors, rate)
+        self.audit: Audit | None = None
+        self._lock, self._looked = threading.RLock(), threading.Condition()
+        self._closing, self._closed = threading.Event(), False
+        self._message, self._looks = "", 0
+        self._subscribers: list[Subscriber] = []
+        self._orders: queue.SimpleQueue[tuple[str, dict[str, Any], Future[str]] | None] = queue.SimpleQueue()
+        self._session = Session(stage, nodes, executors, rate, spare, seed)
+        try:
+            atexit.register(self.close)
+            self._state: State = {**empty_state(stage), **self._session.look()}
+            self._recorder = Recorder(self._state)
+            self._subscribers.append(self._recorder.record)
+            self._hands = Orders(self._session, self._lock)
+            threads = {"room-looks": self._look, "room-orders": self._carry_out}
+            self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in threads.items()]
+            for thread in self._threads:
+                thread.start()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def state(self) -> State:
+        """The state as it was at the last look: see `labs.room.state`."""
+        return copied(self._state)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Tell `subscriber` what changes, at most ten times a second, in the room's thread; return what ends that."""
+        self._subscribers.append(subscriber)
+
+        def unsubscribe() -> None:
+            with contextlib.suppress(ValueError):
+                self._subscribers.remove(subscriber)
+
+        return unsubscribe
+
+    def do(self, order: str, **arguments: Any) -> Future[str]:
+        """Give an order. Its result is the line that says why it was not carried out, or nothing."""
+        done: Future[str] = Future()
+        if self._closing.is_set():
+            done.set_result("the room is closed")
+        else:
+            self._orders.put((order, arguments, done))
+        return done
+
+    def wait(self, condition: Callable[[State], object], timeout: float = 60) -> State:
+        """Wait until the state meets the condition, and return it. Raises TimeoutError with what the state was."""
+        deadline = time.monotonic() + timeout
+        with self._looked:
+            while not condition(self._state):
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closing.is_set():
+                    why = "the room was closed" if self._closing.is_set() else f"not so after {timeout:g} s"
+                    raise TimeoutError(f"{why}; the state is {_in_short(self._state)}")
+                self._looked.wait(min(left, 1.0))
+            return self.state
+
+    def finish(self) -> Audit:
+        """Stop the traffic, let all be decided, and return the auditor's word. Raises RoomError."""
+        said = self.do("finish").result()
+        if said or self.audit is None:
+            raise RoomError(said or "finish: nothing was judged")
+        return self.audit
+
+    def save(self, name: str | Path) -> Path:
+        """Write recording, audit and strikes into a folder, and return it. Raises RoomError."""
+        if said := self.do("save", folder=str(name)).result():
+            raise RoomError(said)
+        return Path(name).expanduser()
+
+    def close(self) -> None:
+        """End everything, and leave nothing. Twice is once."""
+        atexit.unregister(self.close)
+        self._closing.set()
+        self._orders.put(None)
+        for thread in getattr(self, "_threads", ()):
+            if thread is not threading.current_thread() and thread.ident:
+                thread.join(30)
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._session.close()
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _look(self) -> None:
+        told = 0.0
+        while not self._closing.wait(LOOK):
+            try:
+                with self._lock:
+                    new = {**self._session.look(), "message": self._line()}
+            except Exception as error:  # the room must not go blind; whatever it is, it shall be seen
+                self._message = f"the room could not look: {type(error).__name__}: {error}"
+                new = {**self._state, "message": self._message}
+            changed = changes(self._state, new)
+            with self._looked:
+                self._looks += 1
+                self._state = new
+                self._looked.notify_all()
+            if changed.keys() <= {"time"} and time.monotonic() - told < ONLY_TIME:
+                continue
+            told = time.monotonic()
+            for subscriber in list(self._subscribers):
+                subscriber(changed)
+
+    def _line(self) -> str:
+        return self._message or self._session.equipment.trouble or self._session.drivers.stuck or self._session.trouble
+
+    def _carry_out(self) -> None:
+        while (asked := self._orders.get()) is not None:
+            order, arguments, done = asked
+            try:
+                self._message = self._done(order, arguments)
+            except Exception as error:
+                self._message = f"{order} failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            self._wait_for_look()
+            done.set_result(self._message)
+        while not self._orders.empty():  # nobody shall wait for what is not done any more
+            if rest := self._orders.get():
+                rest[2].set_result("the room is closed")
+
+    def _wait_for_look(self) -> None:
+        """Wait until the state shows what was done."""
+        with self._looked:
+            looks = self._looks
+            self._looked.wait_for(lambda: self._looks >= looks + 2 or self._closing.is_set(), 5.0)
+
+    def _done(self, order: str, arguments: dict[str, Any]) -> str:
+        with self._lock:
+            if against := why_not(self._session, order, arguments):
+                return against
+        try:
+            if order == "finish":
+                self.audit = Ending(self._session, self._lock, self._closing, self._say).judge()
+            elif order == "save":
+                self._save(folder(arguments["folder"]))
+            else:
+                self._hands.carry_out(order, arguments)
+        except NotDone as error:
+            return str(error)
+        return ""
+
+    def _say(self, line: str) -> None:
+        self._message = line
+
+    def _save(self, path: Path) -> None:
+        strikes = [
+            {"time": each.time, "do": each.strike, **{k: v for k, v in each.arguments.items() if v != ""}}
+            for each in self._session.chronicle.all
+        ]
+        write_recording(self._recorder.recording(f"The operations room: {self._state['stage']['name']}"), path)
+        (path / "schedule.json").write_text(json.dumps(strikes, indent=1) + "\n")
+        audit = self.audit.as_dict() if self.audit and self._session.over else None
+        (path / "audit.json").write_text(json.dumps(audit, indent=1) + "\n")
+
+
+def _check(stage: str, nodes: int, executors: int, rate: float) -> None:
+    against = stage_against(stage) or rate_against(rate)
+    if type(nodes) is not int or not 1 <= nodes <= MOST_NODES:
+        against = f"nodes is {nodes!r:.40}; expected 1 to {MOST_NODES}"
+    if type(executors) is not int or not 0 <= executors <= MOST_EXECUTORS:
+        against = f"executors is {executors!r:.40}; expected 0 to {MOST_EXECUTORS}"
+    if named := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
+        against = (
+            f"KAFKA_BOOTSTRAP_SERVERS names a Kafka that the lab did not start ({named}), and the room strikes only "
+            "what it started; unset the variable"
+        )
+    if against:
+        raise RoomError(f"the room cannot be opened: {against}")
+
+
+def _in_short(state: State) -> str:
+    names = ("time", "traffic", "counted", "drivers", "brokers", "network", "verdict", "message")
+    return json.dumps({name: state[name] for name in names})
