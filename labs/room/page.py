@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import urlencode
 
 import nbformat
 
@@ -31,12 +30,6 @@ ROOT = HERE.parents[1]
 KERNEL = "room"
 FOLDERS = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
 PAGE = "/voila/render/room.ipynb"
-# In the kernel: the room's folders are named as seen from where the command was given, not from the page's own folder.
-CELL = """\
-import os
-os.chdir({here!r})
-from labs.room.page import content
-content(**{options!r})"""
 
 
 class PageFailed(RuntimeError):
@@ -44,16 +37,19 @@ class PageFailed(RuntimeError):
 
 
 class RoomPage:
-    """The page, with a room of these options. `port` must be free; by default one is chosen."""
+    """The page that shows what the notebook cell `cell` returns: `cell_of(options)`, a room.
 
-    def __init__(self, options: Mapping[str, Any], port: int | None = None, browser: bool = True):
+    `port` must be free; by default one is chosen. `browser` opens the user's.
+    """
+
+    def __init__(self, cell: str, port: int | None = None, browser: bool = False):
         if port is None:
             [port] = free_ports(1)
         require_free(port)
         self._folder, self._token = Path(tempfile.mkdtemp(prefix="labs-room-")), secrets.token_hex(24)
+        self.address = f"http://127.0.0.1:{port}{PAGE}?token={self._token}"
         try:
-            self._lay_out(options)
-            self.address = f"http://127.0.0.1:{port}{PAGE}?{urlencode({'token': self._token})}"
+            self._lay_out(cell)
             command = [sys.executable, "-m", "labs.room.page_server", str(port), str(self._folder)]
             command += ["--browser"] if browser else []
             log = self._folder / "server.log"
@@ -62,9 +58,15 @@ class RoomPage:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
 
-    def _lay_out(self, options: Mapping[str, Any]) -> None:
-        cell = nbformat.v4.new_code_cell(CELL.format(here=os.getcwd(), options=dict(options)))
-        notebook = nbformat.v4.new_notebook(cells=[cell])
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it exists, else None."""
+        return self._process.pid
+
+    def _lay_out(self, cell: str) -> None:
+        # Folders to save to are named as seen from where the command was given, not from the page's own.
+        cell = f"import os\nos.chdir({os.getcwd()!r})\n{cell}"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
         notebook.metadata["kernelspec"] = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
         notebook.metadata["title"] = "The operations room"
         nbformat.write(notebook, self._folder / "room.ipynb")
@@ -104,8 +106,13 @@ class RoomPage:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def content(**options: Any) -> Any:
-    """Return what the page shows."""
+def cell_of(options: Mapping[str, Any]) -> str:
+    """Return the cell that opens a room with these options."""
+    return f"from labs.room.page import room_view\nroom_view({dict(options)!r})"
+
+
+def room_view(options: Mapping[str, Any]) -> Any:
+    """Open a room and return its view. The room is closed when its kernel ends, and by its leashes if it is killed."""
     from labs.schedules.timeline.timeline import timeline
 
     return timeline()

@@ -28,9 +28,13 @@ from traitlets.config import Config
 
 NOTEBOOK = "room.ipynb"
 PAGE = f"/voila/render/{NOTEBOOK}"
-GRACE = 10.0  # seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded
+GRACE = (
+    10.0  # seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded
+)
 MOMENT = 3.0  # seconds in which a page that is reloaded hangs up
-OPEN_ELSEWHERE = "The room is open in another tab or window. There is one room at a time: close that one, then reload this."
+OPEN_ELSEWHERE = (
+    "The room is open in another tab or window. There is one room at a time: close that one, then reload this."
+)
 FROM_ELSEWHERE = "Another site has sent you here. Open the address that python -m labs room has printed."
 # The page may talk to its own server only. Its modules are made of text, as anywidget makes them; JupyterLab's are compiled.
 POLICY = (
@@ -103,8 +107,8 @@ def admit(visitor: JupyterHandler, notebook: nbformat.NotebookNode, cwd: str) ->
 
 
 def without_formulas(page: dict[str, Any], **about: Any) -> dict[str, Any]:
-    """Return what the page's program is told, less what draws formulas: it would be fetched from another host."""
-    return page | {"disabledExtensions": [*page.get("disabledExtensions", ()), "@jupyterlab/mathjax2-extension:plugin"]}
+    """Return what the page's program is told, with a stub for what draws formulas: it comes from another host."""
+    return page | {"fullMathjaxUrl": "/voila/templates/room/static/no_formulas.js"}
 
 
 def configuration(port: int, folder: Path, browser: bool) -> Config:
