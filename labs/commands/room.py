@@ -1,7 +1,7 @@
 """Show the operations room as a page on this machine: a real Kafka and a real Spark, live, to be struck by hand.
 
-The page needs the token that stands in the address. There is one room at a time: a second tab is refused while the first
-is open. A room ends soon after its tab is closed; a reload opens another.
+The page needs the token that stands in the address. There is one room at a time: a second tab is refused while the
+first is open. A room ends soon after its tab is closed; a reload opens another.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OPTIONS = ("stage", "nodes", "executors", "rate", "spare", "seed")  # of the roo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.commands.broker import port
-    from labs.commands.model import positive
+    from labs.commands.model import whole_number
     from labs.runs.staircase import STAGES
 
     stages = [stage.name for stage in STAGES]
     parser.add_argument("--stage", choices=stages, default=stages[-1], help="the sink at first (default: %(default)s)")
-    parser.add_argument("--nodes", type=positive, default=1, metavar="N", help="brokers (default: 1)")
+    parser.add_argument("--nodes", type=whole_number, default=1, metavar="N", help="brokers (default: 1)")
     parser.add_argument("--executors", type=int, default=0, metavar="N", help="run Spark on N executor processes")
-    parser.add_argument("--rate", type=positive, default=40, metavar="N", help="records per second (default: 40)")
+    parser.add_argument("--rate", type=whole_number, default=40, metavar="N", help="records per second (default: 40)")
     parser.add_argument("--spare", action="store_true", help="keep a driver warm, to take over when the first dies")
     parser.add_argument("--seed", type=int, default=7, help="of the traffic (default: 7)")
     parser.add_argument("--port", type=port, metavar="N", help="port of the page (default: a free one)")
@@ -45,15 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
     console = plain_console(stderr=True)
     cell = cell_of({name: getattr(arguments, name) for name in OPTIONS})
     try:
-        page = RoomPage(cell, arguments.port, browser=not arguments.no_browser)
-        try:
+        with RoomPage(cell, arguments.port, browser=not arguments.no_browser) as page:
             with console.status("Starting the page's server"):
                 page.await_ready()
             console.print("Ctrl-C ends the room and its page")
             print(page.address, flush=True)  # last: a program that reads it may end us at once
             page.await_end()
-        finally:
-            page.close()
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 0

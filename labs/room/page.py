@@ -1,7 +1,7 @@
 """The operations room as a page on this machine, behind a token: a folder for it, and the server that shows it.
 
-Guarantee: when this process ends, however it ends, so do the server, its room and all that it started, and the folder is
-deleted. Where it stops: see labs/room/page_server.py. POSIX only (Linux and macOS).
+Guarantee: when this process ends, however it ends, so do the server, its room and all that it started, and the folder
+is deleted. Where it stops: see labs/room/page_server.py. POSIX only (Linux and macOS).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,7 @@ class RoomPage:
         if port is None:
             [port] = free_ports(1)
         require_free(port)
+        self._port = port
         self._folder, self._token = Path(tempfile.mkdtemp(prefix="labs-room-")), secrets.token_hex(24)
         self.address = f"http://127.0.0.1:{port}{PAGE}?token={self._token}"
         try:
@@ -85,7 +87,12 @@ class RoomPage:
     def await_ready(self) -> None:
         """Wait until the server listens. Raises PageFailed with what it said if it ended instead."""
         runtime = self._folder / "JUPYTER_RUNTIME_DIR"
-        eventually(lambda: any(runtime.glob("jpserver-*.json")) or self._process.pid is None, 60)
+
+        def listens() -> bool:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=5):
+                return any(runtime.glob("jpserver-*.json"))  # it is our server that listens there
+
+        eventually(lambda: self._process.pid is None or listens(), 60)
         if self._process.pid is None:
             self.await_end()
 
@@ -93,6 +100,12 @@ class RoomPage:
         """Wait until the server ends by itself, and raise PageFailed."""
         eventually(lambda: self._process.pid is None, math.inf, interval=0.5)
         raise PageFailed(f"the page's server ended, and not because of this program.\n{self._process.last_lines()}")
+
+    def __enter__(self) -> RoomPage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the server: at its leisure, since it ends the room then."""
@@ -108,11 +121,4 @@ class RoomPage:
 
 def cell_of(options: Mapping[str, Any]) -> str:
     """Return the cell that opens a room with these options."""
-    return f"from labs.room.page import room_view\nroom_view({dict(options)!r})"
-
-
-def room_view(options: Mapping[str, Any]) -> Any:
-    """Open a room and return its view. The room is closed when its kernel ends, and by its leashes if it is killed."""
-    from labs.schedules.timeline.timeline import timeline
-
-    return timeline()
+    return f"from labs.room.live import room\nroom(**{dict(options)!r})"

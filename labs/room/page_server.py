@@ -1,9 +1,10 @@
 """The web server of the room's page: Jupyter's own with Voilà in it, and less of both than they bring along.
 
-Guarantee: nobody gets in without the token, under another host name than this machine's own, or sent by another site; the
-page loads nothing from elsewhere; there is one room, and it ends soon after nobody looks at it any more. What Jupyter's
-server does for that is switched on here and tested from outside (tests/commands/test_room.py); Voilà's own server would not
-look at the Host header. Where it stops: who may read this user's files or processes finds the token there.
+Guarantee: nobody gets in without the token, under another host name than this machine's own, or sent by another site;
+the page loads nothing from elsewhere; there is one room, and it ends soon after nobody looks at it any more. What
+Jupyter's server does for that is switched on here, and tested from outside (tests/commands/test_room.py); Voilà's own
+server would not look at the Host header, nor ask for a token unless told. Where it stops: Voilà's static files, those
+of its package, go to anybody; and who may read this user's files or processes finds the token there.
 
     python -m labs.room.page_server PORT FOLDER [--browser]     the token is in JUPYTER_TOKEN
 """
@@ -36,7 +37,7 @@ OPEN_ELSEWHERE = (
     "The room is open in another tab or window. There is one room at a time: close that one, then reload this."
 )
 FROM_ELSEWHERE = "Another site has sent you here. Open the address that python -m labs room has printed."
-# The page may talk to its own server only. Its modules are made of text, as anywidget makes them; JupyterLab's are compiled.
+# The page may talk to its own server only. Its widgets are modules made of text, as anywidget makes them.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -54,7 +55,7 @@ class OneRoom(AsyncMappingKernelManager):
         self._visitors: dict[str, JupyterHandler] = {}
         self._last_watched: dict[str, float] = {}
 
-    async def start_kernel(self, **options: Any) -> str:
+    async def start_kernel(self, **options: Any) -> str:  # type: ignore[override]
         """Start the room. Raises HTTPError if there is one that is looked at."""
         visitor = CallContext.get(CallContext.JUPYTER_HANDLER)
         async with self._door:
@@ -76,7 +77,7 @@ class OneRoom(AsyncMappingKernelManager):
 
     def _is_watched(self, room: str) -> bool:
         """Tell whether a page is connected with the room, or waits for it to open."""
-        visitor = self._visitors.get(room)
+        visitor: Any = self._visitors.get(room)
         waits = bool(visitor and not visitor._finished and not visitor.request.connection.stream.closed())
         return room in self and (waits or self._kernel_connections.get(room, 0) > 0)
 
@@ -91,7 +92,7 @@ class OneRoom(AsyncMappingKernelManager):
 class RoomServer(ServerApp):
     """Jupyter's server with what the page needs: who may log in, kernels and their channels."""
 
-    default_services = ("auth", "kernels")
+    default_services: Any = ("auth", "kernels")
 
 
 def admit(visitor: JupyterHandler, notebook: nbformat.NotebookNode, cwd: str) -> None:

@@ -1,7 +1,7 @@
 """`python -m labs room`: who is let in, what is left behind, and what the page shows in a real browser.
 
-Most of it is asked of a page whose room is a small widget with a child process on a leash: what the page promises does not
-depend on what it shows.
+Most of it is asked of a page whose room is a small widget with a child process on a leash: what the page promises does
+not depend on what it shows.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tests.browser import complaints, findings_of_axe, set_scheme, wait_for
 
 ROOT = Path(__file__).parents[2]
 CELL = """
-import sys, pathlib
+import pathlib
 from labs.equipment.child_process import ChildProcess
 from labs.schedules.timeline.timeline import timeline
-child = ChildProcess(["sleep", "600"], pathlib.Path(__file__ if "__file__" in dir() else "/dev/null"))
+child = ChildProcess(["sleep", "600"], pathlib.Path("/dev/null"))
 timeline()
 """
 SHOWN = "return document.querySelector('.eo-timeline')"
@@ -94,12 +94,9 @@ def _temporary_folder_with_a_space(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page():
-    page = RoomPage(CELL)
-    try:
+    with RoomPage(CELL) as page:
         page.await_ready()
         yield page
-    finally:
-        page.close()
 
 
 @pytest.fixture
@@ -133,7 +130,6 @@ def test_what_else_a_server_of_jupyter_has_is_not_there(visitor):
         "/api/contents",
         "/api/terminals",
         "/api/sessions",
-        "/files/room.ipynb",
         "/lab",
         "/tree",
         "/api/shutdown",
@@ -158,14 +154,18 @@ def test_who_is_sent_by_another_site_is_refused(visitor):
     for site in ("cross-site", "same-site"):
         status, _, text = visitor.ask(PAGE, **known, **{"Sec-Fetch-Site": site})
         assert (status, "Another site has sent you" in text) == (403, True)
+    assert kernels(visitor) == []
+    status, _, text = visitor.ask(PAGE, **known, **{"Sec-Fetch-Site": "none"})
+    [room] = re.findall(r'"kernelId": "([\w-]+)"', text)
     for origin in ("http://lab.example", "http://127.0.0.1:1", "null"):
         assert visitor.ask("/api/kernels", "POST", **known, Origin=origin)[0] in (403, 404)
-        assert visitor.ask("/voila/api/shutdown/1-2-3-4-5", "POST", **known, Origin=origin)[0] in (403, 404)
-        assert visitor.ask("/api/kernels/1-2-3-4-5/channels", **known, **UPGRADE, Origin=origin)[0] == 403
+        assert visitor.ask(f"/voila/api/shutdown/{room}", "POST", **known, Origin=origin)[0] in (403, 404)
+        assert visitor.ask(f"/api/kernels/{room}/channels", **known, **UPGRADE, Origin=origin)[0] == 403
     own = f"http://127.0.0.1:{visitor.port}"
-    assert visitor.ask("/api/kernels/1-2-3-4-5/channels", **known, **UPGRADE, Origin=own)[0] == 404, "no such kernel"
-    assert visitor.ask("/api/kernels", "POST", **known, Origin=own)[0] == 403, "without what only the page can read"
-    assert kernels(visitor) == []
+    assert visitor.ask(f"/voila/api/shutdown/{room}", "POST", **known, Origin=own)[0] == 403, "without the page's own"
+    assert visitor.ask(f"/api/kernels/{room}/channels", **UPGRADE, Origin=own)[0] == 403, "without the token"
+    assert visitor.ask(f"/api/kernels/{room}/channels", **known, **UPGRADE, Origin=own)[0] == 101
+    assert [each["id"] for each in kernels(visitor)] == [room]
 
 
 @pytest.fixture
@@ -282,15 +282,24 @@ Promise.all([socket, read, end.then((answer) => answer.type), framed]).then((all
 
 SERVE = f"""
 from labs.room.page import RoomPage
-page = RoomPage({CELL!r})
-page.await_ready()
-print(page.address, page.pid, flush=True)
-page.await_end()
+with RoomPage({CELL!r}) as page:
+    page.await_ready()
+    print(page.address, page.pid, flush=True)
+    page.await_end()
 """
 
 
-@pytest.mark.parametrize("victim", ["command", "server"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    ("victim", "number"),
+    [
+        ("command", signal.SIGINT),
+        ("command", signal.SIGKILL),
+        ("server", signal.SIGINT),
+        ("server", signal.SIGTERM),
+        ("server", signal.SIGKILL),
+    ],
+    ids=lambda each: getattr(each, "name", each),
+)
 def test_whoever_is_killed_nothing_is_left(victim, number):
     before = folders()
     command = [sys.executable, "-c", SERVE]
