@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import psutil
 import pytest
+from jupyter_server.extension.config import ExtensionConfigManager
 
 from labs.equipment.eventually import eventually
 from labs.equipment.ports import require_free
@@ -353,6 +354,19 @@ def test_a_port_in_use_is_one_line():
         rf"python -m labs room: port {port} on 127\.0\.0\.1 is in use by another program; .*\n", said[1]
     )
     assert process.returncode == 1
+
+
+def test_jupyterlab_itself_has_no_such_pages():
+    """`make setup` switches Voilà off there: it serves pictures to anybody."""
+    below = Path(sys.prefix) / "etc" / "jupyter"
+    manager = ExtensionConfigManager(read_config_path=[str(below)], write_config_dir=str(below))
+    assert manager.get_jpserver_extensions("jupyter_server_config") == {
+        "jupyter_lsp": True,
+        "jupyter_server_terminals": True,
+        "jupyterlab": True,
+        "notebook_shim": True,
+        "voila.server_extension": False,
+    }
 
 
 @pytest.mark.parametrize("options", [["--nodes", "0"], ["--rate", "none"], ["--stage", "best"], ["--port", "99999"]])
