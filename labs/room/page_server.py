@@ -83,9 +83,10 @@ class OneRoom(AsyncMappingKernelManager):
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """End a room that nobody looks at; it is never idle. Jupyter's server asks this every second."""
+        now = time.monotonic()
         if self._is_watched(kernel_id):
-            self._last_watched[kernel_id] = time.monotonic()
-        elif time.monotonic() - self._last_watched.get(kernel_id, 0) > GRACE:
+            self._last_watched[kernel_id] = now
+        elif now - self._last_watched.setdefault(kernel_id, now) > GRACE:  # one that is just starting has no page yet
             await self.shutdown_kernel(kernel_id)
 
 
