@@ -173,7 +173,7 @@ def test_who_is_sent_by_another_site_is_refused(visitor):
 def shown(browser, page, visitor):
     """The browser with the page in it."""
     browser.get(page.address)
-    wait_for(browser, SHOWN)
+    wait_for(browser, SHOWN, 150)
     yield browser
     browser.get("about:blank")
     eventually(lambda: not kernels(visitor), timeout=60)
@@ -204,7 +204,7 @@ def test_a_reload_opens_another_room_in_the_dark_for_who_likes_it(shown, visitor
     [first], before = kernels(visitor), children(page)
     set_scheme(shown, "dark")
     shown.refresh()
-    wait_for(shown, SHOWN)
+    wait_for(shown, SHOWN, 150)
     [second] = kernels(visitor)
     assert first["id"] != second["id"]
     eventually(lambda: not any(each.is_running() for each in before.values()))
@@ -230,7 +230,7 @@ def test_closing_the_tab_ends_the_room(browser, visitor, page):
     first = browser.current_window_handle
     browser.switch_to.new_window("tab")
     browser.get(page.address)
-    wait_for(browser, SHOWN)
+    wait_for(browser, SHOWN, 150)
     before = children(page)
     browser.close()
     browser.switch_to.window(first)
@@ -316,10 +316,10 @@ def test_whoever_is_killed_nothing_is_left(victim, number):
             below = processes_below(process.pid)
             assert {"sleep", "ipykernel_launcher"} <= {word for each in below for word in each.cmdline()}
             os.kill(process.pid if victim == "command" else int(server), number)
-            process.communicate(timeout=60)
+            process.communicate(timeout=120)
         finally:
             process.kill()
-    eventually(lambda: not [each for each in below if each.is_running()], timeout=60)
+    eventually(lambda: not [each for each in below if each.is_running()], timeout=90)
     eventually(lambda: folders() == before, timeout=30)
     require_free(visitor.port)
 
@@ -336,7 +336,7 @@ def test_the_command_says_where_the_page_is_and_ends_in_one_line(number):
         try:
             address = process.stdout.readline()
             process.send_signal(number)
-            rest, said = process.communicate(timeout=60)
+            rest, said = process.communicate(timeout=120)
         finally:
             process.kill()
     assert re.fullmatch(rf"http://127\.0\.0\.1:\d+{re.escape(PAGE)}\?token=[0-9a-f]{{48}}\n", address)
@@ -348,7 +348,7 @@ def test_a_port_in_use_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with started("--port", str(port)) as process:
-            said = process.communicate(timeout=60)
+            said = process.communicate(timeout=120)
     assert said[0] == ""
     assert re.fullmatch(
         rf"python -m labs room: port {port} on 127\.0\.0\.1 is in use by another program; .*\n", said[1]
