@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 TESTS  ?= tests
 
-.PHONY: help setup demo check test tests soak lab site lint types notebooks lock clean
+.PHONY: help setup demo check test tests soak lab room site lint types notebooks lock clean
 
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/'
@@ -24,6 +24,9 @@ $(READY): $(LOCK) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.lock
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes --build-constraint $(LOCK) --requirement $(LOCK)
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --build-constraint $(LOCK) --editable .
+	@# Voilà shows one page, that of the room: in JupyterLab it would give pictures to who has no token.
+	$(BIN)/jupyter server extension disable --sys-prefix voila.server_extension > $(VENV)/jupyter.log 2>&1
+	$(BIN)/jupyter labextension disable --level sys_prefix @voila-dashboards/jupyterlab-preview >> $(VENV)/jupyter.log 2>&1
 	$(BIN)/python -m labs setup
 	@touch $@
 
@@ -44,6 +47,9 @@ soak: $(READY)   ## what is long by nature, for a night: chaos under ten seeds, 
 lab: $(READY)    ## open your desk in JupyterLab: the lessons, to be worked on, in the folder my-lab
 	$(BIN)/python -m labs desk
 	$(BIN)/jupyter lab --ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/my-lab/00_start_here.ipynb
+
+room: $(READY)   ## open the operations room: the stream live, to be struck by hand
+	$(BIN)/python -m labs room
 
 site: $(READY)   ## build the course as static pages, in out/site
 	$(BIN)/python -m labs site

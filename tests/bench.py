@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, ModuleType
 FIXTURES = {"broker", "spark", "browser", "jupyterlab", "room"}
 STARTERS = {
     *("Broker", "open_broker", "proxied_broker", "Postgres", "SparkCluster", "spark_session"),
-    *("Apart", "JobProcess", "Room", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),
+    *("Apart", "JobProcess", "Room", "RoomPage", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),
     *("execute", "start_new_kernel"),
 }
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "chaos": "break everything at random, and audit what came of it",
     "model": "try every order of crashes, delays and retries: a model of each stage",
     "attack": "break a sink that is subtly wrong, by orders of your own",
+    "room": "show the operations room: the stream live, to be struck by hand",
     "run": "run the IP count as a job of its own",
     "broker": "run a Kafka broker until Ctrl-C",
     "cluster": "run a Spark cluster until Ctrl-C",

@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--stage", action="append", choices=MODELS, metavar="NAME", help=f"one of: {'; '.join(MODELS)}")
     for bound in ("batches", "rows", "drivers"):
-        parser.add_argument(f"--{bound}", type=_whole, metavar="N", help="(default: the stage's own, mostly 2)")
-    parser.add_argument("--limit", type=_whole, metavar="N", help="give up after so many states")
+        parser.add_argument(f"--{bound}", type=whole_number, metavar="N", help="(default: the stage's own, mostly 2)")
+    parser.add_argument("--limit", type=whole_number, metavar="N", help="give up after so many states")
     parser.add_argument("--show", action="store_true", help="print the shortest schedule of each anomaly")
     parser.add_argument(
         "--draw",
@@ -44,15 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw the one stage's schedule; with --replay, what went over the wire",
     )
     parser.add_argument("--replay", action="store_true", help="carry each schedule out on a real Kafka, and audit it")
-    parser.add_argument("--times", type=_whole, default=1, metavar="N", help="so many times each (default: 1)")
-    parser.add_argument("--walks", type=_whole, metavar="N", help="walk the real sink at random, N times")
+    parser.add_argument("--times", type=whole_number, default=1, metavar="N", help="so many times each (default: 1)")
+    parser.add_argument("--walks", type=whole_number, metavar="N", help="walk the real sink at random, N times")
     parser.add_argument("--save", type=Path, metavar="FILE.json", help="keep the one stage's schedule")
     parser.add_argument("--schedule", type=Path, metavar="FILE.json", help="show, draw or replay this one instead")
     parser.add_argument("--coverage", action="store_true", help="print how often each kind of step was taken")
     parser.add_argument("--json", action="store_true", help="print one JSON object per stage")
 
 
-def _whole(text: str) -> int:
+def whole_number(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)

@@ -1,0 +1,124 @@
+"""The operations room as a page on this machine, behind a token: a folder for it, and the server that shows it.
+
+Guarantee: when this process ends, however it ends, so do the server, its room and all that it started, and the folder
+is deleted. Where it stops: see labs/room/page_server.py. POSIX only (Linux and macOS).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import nbformat
+
+from labs.equipment.child_process import ChildProcess
+from labs.equipment.eventually import eventually
+from labs.equipment.ports import free_ports, require_free
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+KERNEL = "room"
+FOLDERS = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+PAGE = "/voila/render/room.ipynb"
+
+
+class PageFailed(RuntimeError):
+    """The page's server did not start, or has ended."""
+
+
+class RoomPage:
+    """The page that shows what the notebook cell `cell` returns: `cell_of(options)`, a room.
+
+    `port` must be free; by default one is chosen. `browser` opens the user's.
+    """
+
+    def __init__(self, cell: str, port: int | None = None, browser: bool = False):
+        if port is None:
+            [port] = free_ports(1)
+        require_free(port)
+        self._port = port
+        self._folder, self._token = Path(tempfile.mkdtemp(prefix="labs-room-")), secrets.token_hex(24)
+        self.address = f"http://127.0.0.1:{port}{PAGE}?token={self._token}"
+        try:
+            self._lay_out(cell)
+            command = [sys.executable, "-m", "labs.room.page_server", str(port), str(self._folder)]
+            command += ["--browser"] if browser else []
+            log = self._folder / "server.log"
+            self._process = ChildProcess(command, log, self._folder, cwd=self._folder, env=self._environment())
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it exists, else None."""
+        return self._process.pid
+
+    def _lay_out(self, cell: str) -> None:
+        # Folders to save to are named as seen from where the command was given, not from the page's own.
+        cell = f"import os\nos.chdir({os.getcwd()!r})\n{cell}"
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+        notebook.metadata["kernelspec"] = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
+        notebook.metadata["title"] = "The operations room"
+        nbformat.write(notebook, self._folder / "room.ipynb")
+        data = self._folder / "JUPYTER_DATA_DIR"
+        (kernel := data / "kernels" / KERNEL).mkdir(parents=True)
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": KERNEL, "language": "python"}))
+        shutil.copytree(HERE / "template", data / "voila" / "templates" / "room")
+
+    def _environment(self) -> dict[str, str]:
+        """Return an environment in which nobody's settings of Jupyter and IPython are read or changed."""
+        own = {name: str(self._folder / name) for name in FOLDERS}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+        return kept | own | {"PYTHONPATH": str(ROOT), "JUPYTER_TOKEN": self._token}
+
+    def await_ready(self) -> None:
+        """Wait until the server listens. Raises PageFailed with what it said if it ended instead."""
+        runtime = self._folder / "JUPYTER_RUNTIME_DIR"
+
+        def listens() -> bool:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=5):
+                return any(runtime.glob("jpserver-*.json"))  # it is our server that listens there
+
+        eventually(lambda: self._process.pid is None or listens(), 60)
+        if self._process.pid is None:
+            self.await_end()
+
+    def await_end(self) -> NoReturn:
+        """Wait until the server ends by itself, and raise PageFailed."""
+        eventually(lambda: self._process.pid is None, math.inf, interval=0.5)
+        raise PageFailed(f"the page's server ended, and not because of this program.\n{self._process.last_lines()}")
+
+    def __enter__(self) -> RoomPage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server: at its leisure, since it ends the room then."""
+        try:
+            self._process.signal(signal.SIGTERM)
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self._process.kill()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def cell_of(options: Mapping[str, Any]) -> str:
+    """Return the cell that opens a room with these options."""
+    return f"from labs.room.live import room\nroom(**{dict(options)!r})"

@@ -1,0 +1,145 @@
+"""The web server of the room's page: Jupyter's own with Voilà in it, and less of both than they bring along.
+
+Guarantee: nobody gets in without the token, under another host name than this machine's own, or sent by another site;
+the page loads nothing from elsewhere; there is one room, and it ends soon after nobody looks at it any more. What
+Jupyter's server does for that is switched on here, and tested from outside (tests/commands/test_room.py); Voilà's own
+server would not look at the Host header, nor ask for a token unless told. Where it stops: Voilà's static files, those
+of its package, go to anybody; and who may read this user's files or processes finds the token there.
+
+    python -m labs.room.page_server PORT FOLDER [--browser]     the token is in JUPYTER_TOKEN
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_server import CallContext
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from tornado import web
+from traitlets.config import Config
+
+NOTEBOOK = "room.ipynb"
+PAGE = f"/voila/render/{NOTEBOOK}"
+GRACE = (
+    10.0  # seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded
+)
+MOMENT = 3.0  # seconds in which a page that is reloaded hangs up
+OPEN_ELSEWHERE = (
+    "The room is open in another tab or window. There is one room at a time: close that one, then reload this."
+)
+FROM_ELSEWHERE = "Another site has sent you here. Open the address that python -m labs room has printed."
+# The page may talk to its own server only. Its widgets are modules made of text, as anywidget makes them.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+# What a page may ask of its kernel: widgets' messages, and no code to be executed.
+MESSAGES = ["comm_open", "comm_close", "comm_msg", "comm_info_request", "kernel_info_request"]
+
+
+class OneRoom(AsyncMappingKernelManager):
+    """Keeps at most one kernel, that of the room which is looked at."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self._door = asyncio.Lock()
+        self._visitors: dict[str, JupyterHandler] = {}
+        self._last_watched: dict[str, float] = {}
+
+    async def start_kernel(self, **options: Any) -> str:  # type: ignore[override]
+        """Start the room. Raises HTTPError if there is one that is looked at."""
+        visitor = CallContext.get(CallContext.JUPYTER_HANDLER)
+        async with self._door:
+            for other in self.list_kernel_ids():
+                await self._end_unless_watched(other)
+            room = await super().start_kernel(**options)
+            self._visitors = {room: visitor}
+            self._last_watched = {room: time.monotonic()}
+        return room
+
+    async def _end_unless_watched(self, room: str) -> None:
+        deadline = time.monotonic() + MOMENT
+        while self._is_watched(room):
+            if time.monotonic() > deadline:
+                raise web.HTTPError(HTTPStatus.CONFLICT, OPEN_ELSEWHERE)
+            await asyncio.sleep(0.1)
+        with contextlib.suppress(KeyError, web.HTTPError):  # its page has asked for it too
+            await self.shutdown_kernel(room)
+
+    def _is_watched(self, room: str) -> bool:
+        """Tell whether a page is connected with the room, or waits for it to open."""
+        visitor: Any = self._visitors.get(room)
+        waits = bool(visitor and not visitor._finished and not visitor.request.connection.stream.closed())
+        return room in self and (waits or self._kernel_connections.get(room, 0) > 0)
+
+    async def cull_kernel_if_idle(self, kernel_id: str) -> None:
+        """End a room that nobody looks at; it is never idle. Jupyter's server asks this every second."""
+        now = time.monotonic()
+        if self._is_watched(kernel_id):
+            self._last_watched[kernel_id] = now
+        elif now - self._last_watched.setdefault(kernel_id, now) > GRACE:  # one that is just starting has no page yet
+            await self.shutdown_kernel(kernel_id)
+
+
+class RoomServer(ServerApp):
+    """Jupyter's server with what the page needs: who may log in, kernels and their channels."""
+
+    default_services: Any = ("auth", "kernels")
+
+
+def admit(visitor: JupyterHandler, notebook: nbformat.NotebookNode, cwd: str) -> None:
+    """Let a visitor see the page. Raises HTTPError for one that another site has sent without the token.
+
+    Who comes with the token in the address is sent on without it: an address bar can be read from the last row.
+    """
+    if visitor.get_argument("token", ""):
+        visitor.set_header("Refresh", f"0; url={PAGE}")
+        raise web.Finish
+    if visitor.request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        raise web.HTTPError(HTTPStatus.FORBIDDEN, FROM_ELSEWHERE)
+
+
+def without_formulas(page: dict[str, Any], **about: Any) -> dict[str, Any]:
+    """Return what the page's program is told, with a stub for what draws formulas: it comes from another host."""
+    return page | {"fullMathjaxUrl": "/voila/templates/room/static/no_formulas.js"}
+
+
+def configuration(port: int, folder: Path, browser: bool) -> Config:
+    """Return what Jupyter's server and Voilà are told: nothing else is read."""
+    c = Config()
+    c.ServerApp.ip, c.ServerApp.port, c.ServerApp.port_retries = "127.0.0.1", port, 0
+    c.ServerApp.allow_remote_access = False  # looks at the Host header
+    c.ServerApp.allow_unauthenticated_access = False
+    c.ServerApp.allow_root = c.ServerApp.answer_yes = True
+    c.ServerApp.open_browser, c.ServerApp.default_url = browser, PAGE
+    c.ServerApp.root_dir = str(folder)
+    c.ServerApp.jpserver_extensions = {"voila.server_extension": True}
+    c.ServerApp.kernel_manager_class = OneRoom
+    c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": POLICY}}
+    c.IdentityProvider.cookie_options = {"SameSite": "Lax", "HttpOnly": True}
+    c.OneRoom.allowed_message_types, c.OneRoom.buffer_offline_messages = MESSAGES, False
+    c.OneRoom.cull_idle_timeout, c.OneRoom.cull_interval = int(GRACE), 1
+    c.KernelManager.autorestart, c.KernelManager.shutdown_wait_time = False, 20.0
+    c.VoilaConfiguration.template, c.VoilaConfiguration.file_allowlist = "room", []
+    c.VoilaConfiguration.allow_template_override = c.VoilaConfiguration.allow_theme_override = "NO"
+    c.VoilaConfiguration.prelaunch_hook, c.VoilaConfiguration.page_config_hook = admit, without_formulas
+    return c
+
+
+def main(port: str, folder: str, *browser: str) -> None:
+    server = RoomServer(config=configuration(int(port), Path(folder), bool(browser)))
+    server.initialize(argv=[], find_extensions=False)
+    server.start()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
