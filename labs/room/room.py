@@ -218,7 +218,7 @@ class Room:
         ]
         write_recording(self._recorder.recording(f"The operations room: {self._state['stage']['name']}"), path)
         (path / "schedule.json").write_text(json.dumps(strikes, indent=1) + "\n")
-        audit = self.audit.as_dict() if self.audit and self._session.over else None
+        audit = self.audit.as_dict() if self.audit is not None and self._session.over else None
         (path / "audit.json").write_text(json.dumps(audit, indent=1) + "\n")
 
 
