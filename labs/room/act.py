@@ -115,9 +115,10 @@ class Act:
             if self.verdict.has(row):
                 self.log.count_copy(row)
             self.verdict.add([row])
-        for row in [each for each in self.log.entries if each.offset >= self._named and each.epoch >= 0]:
-            self._name_epoch(row, drivers)
-        self._named = self.log.end
+        if drivers:  # who only waits for a row has none to name
+            for row in [each for each in self.log.entries if each.offset >= self._named and each.epoch >= 0]:
+                self._name_epoch(row, drivers)
+            self._named = self.log.end
 
     def counted(self) -> dict[str, Any]:
         """Return what is counted of the room's state."""

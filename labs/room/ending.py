@@ -17,7 +17,7 @@ from labs.evidence.auditor.audit import Audit
 from labs.evidence.readers.watcher import Watcher
 from labs.pipeline.records import LATENESS_MS, window_start
 from labs.room.act import TRANSACTION_TIMEOUT
-from labs.room.orders import NotDone
+from labs.room.moment import NotDone
 from labs.room.session import Session
 from labs.runs.chaos_audit import judge
 

@@ -9,24 +9,18 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from labs.room import consequences
 from labs.room.drivers import Driver
+from labs.room.moment import NotDone, freeze_at
 from labs.room.network import OK
 from labs.room.possible import BROKER_STATES, DRIVER_STATES
 from labs.room.session import Session
 
-STEP = 0.005  # seconds between two looks while a moment is waited for
-PATIENCE = 30.0  # seconds for the moment of a kill
 BROKER_WORDS = {"kill": "was killed", "freeze": "was frozen", "wake": "was woken", "start": "was started"}
-
-
-class NotDone(Exception):
-    """An order could not be carried out after all; the message says why."""
 
 
 class Orders:
@@ -97,7 +91,7 @@ class Orders:
         session, act = self._session, self._session.act
         if verb == "kill":
             if at:
-                self._wait_for_moment(driver, at)
+                freeze_at(at, driver, act, self._lock)
             act.checkpoint.look()
             look = consequences.after_the_driver(act, driver)
             session.drivers.kill(driver)
@@ -112,35 +106,6 @@ class Orders:
             driver.job.resume()
             driver.state = "working" if driver.batch is not None else "starting"
             session.chronicle.note("wake-driver", f"driver {driver.number} was woken", look)
-
-    def _wait_for_moment(self, driver: Driver, at: str) -> None:
-        """Wait until the driver's batch has rows in the log, or has committed them, and is not noted; freeze it there.
-
-        It is frozen before it is looked at again, so that a batch which was quicker is let go, and the next waited for.
-        """
-        act, waiting = self._session.act, threading.Event()
-        with contextlib.suppress(OSError):
-            act.read_log({})
-        end, ended = act.log.end, act.log.ended[-1].number if act.log.ended else 0
-        for _ in range(int(PATIENCE / STEP)):
-            act.checkpoint.look()
-            with contextlib.suppress(OSError):
-                act.read_log({})
-            batch = act.checkpoint.in_flight
-            rows = [row for row in act.log.entries if row.offset >= end and row.kind == "row" and row.batch == batch]
-            committed = [each for each in act.log.ended if each.number > ended and each.batch == batch]
-            if batch is not None and (committed if at == "commit" else rows):
-                driver.job.pause()
-                act.checkpoint.look()
-                if act.checkpoint.in_flight == batch:
-                    return
-                driver.job.resume()
-            self._lock.release()
-            waiting.wait(STEP)
-            self._lock.acquire()
-            if driver.gone:
-                break
-        raise NotDone(f"kill-driver: the moment did not come: no batch had its {at} in the log and was not noted")
 
     def _kill_executor(self) -> None:
         session = self._session
@@ -196,15 +161,3 @@ class Orders:
 
 def _when(at: str) -> str:
     return {"": "", "rows": " with rows of its batch in the log", "commit": " behind its commit"}[at]
-
-
-def folder(name: str) -> Path:
-    """Return a folder that is to be written. Raises NotDone if there is something in it, or it cannot be."""
-    path = Path(name).expanduser()
-    try:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise NotDone(f"save: {path} is there already, and not empty; choose another folder")
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotDone(f"save: {path} cannot be made: {error.strerror or error}") from None
-    return path

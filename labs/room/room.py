@@ -28,9 +28,11 @@ from typing import Any
 
 from labs.evidence.auditor.audit import Audit
 from labs.room.ending import Ending
-from labs.room.orders import NotDone, Orders, folder
+from labs.room.moment import NotDone
+from labs.room.orders import Orders
 from labs.room.possible import rate_against, stage_against, why_not
-from labs.room.recording import Recorder, write_recording
+from labs.room.recording import Recorder
+from labs.room.saving import save
 from labs.room.session import Session
 from labs.room.state import State, changes, copied, empty_state
 from labs.runs.staircase import EXACTLY_ONCE
@@ -201,7 +203,8 @@ class Room:
             if order == "finish":
                 self.audit = Ending(self._session, self._lock, self._closing, self._say).judge()
             elif order == "save":
-                self._save(folder(arguments["folder"]))
+                title = f"The operations room: {self._state['stage']['name']}"
+                save(arguments["folder"], self._recorder.recording(title), self._session, self.audit)
             else:
                 self._hands.carry_out(order, arguments)
         except NotDone as error:
@@ -210,16 +213,6 @@ class Room:
 
     def _say(self, line: str) -> None:
         self._message = line
-
-    def _save(self, path: Path) -> None:
-        strikes = [
-            {"time": each.time, "do": each.strike, **{k: v for k, v in each.arguments.items() if v != ""}}
-            for each in self._session.chronicle.all
-        ]
-        write_recording(self._recorder.recording(f"The operations room: {self._state['stage']['name']}"), path)
-        (path / "schedule.json").write_text(json.dumps(strikes, indent=1) + "\n")
-        audit = self.audit.as_dict() if self.audit and self._session.over else None
-        (path / "audit.json").write_text(json.dumps(audit, indent=1) + "\n")
 
 
 def _check(stage: str, nodes: int, executors: int, rate: float) -> None:

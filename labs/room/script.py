@@ -15,7 +15,6 @@ from random import Random
 from typing import Any
 
 from labs.evidence.auditor.audit import Audit
-from labs.room.drivers import GONE
 from labs.room.room import Room, RoomError
 from labs.room.state import State
 from labs.runs.staircase import CHECKPOINT, EXACTLY_ONCE, TRANSACTIONS
@@ -53,10 +52,9 @@ CONDITIONS: dict[str, Callable[[State], float]] = {
     "working": lambda state: sum(each["state"] == "working" for each in state["drivers"]),
     "warm": lambda state: sum(each["state"] == "warm" for each in state["drivers"]),
     "held": lambda state: state["network"]["hold"] == "held",
-    "drivers gone": lambda state: sum(each["number"] for each in state["drivers"] if each["state"] in GONE),
     "running brokers": lambda state: sum(each["state"] == "running" for each in state["brokers"]),
     "executors": lambda state: state["executors"]["running"],
-    "told": lambda state: not [each for each in state["chronicle"] if not each["consequence"]],
+    "told": lambda state: bool(state["chronicle"] and state["chronicle"][-1]["consequence"]),
     "refused": lambda state: sum(each["state"] == "refused" for each in state["drivers"]),
 }
 
@@ -142,7 +140,7 @@ def _freeze(random: Random, commits: bool) -> list[Step]:
 
 
 def _second_driver(random: Random, commits: bool) -> list[Step]:
-    return [Do("start-driver"), Until("drivers gone", more=True)]
+    return [Do("start-driver"), Until("told")]
 
 
 # What is drawn from; the first needs commits.

@@ -23,6 +23,7 @@ def strikes(state):
 
 
 def begin(room, stage, *steps):
+    room.do("stop-traffic").result()  # which may be off already
     play(room, (Do("choose-stage", {"stage": stage}), Do("start-traffic"), Until("delivered", 1), *steps))
 
 
@@ -34,14 +35,18 @@ def test_a_kill_and_a_late_commit_do_no_harm_with_the_marker(room, tmp_path):
     assert differences(state) == []
     assert list(strikes(state)) == ["kill-driver", "hold-commit", "deliver-commit", "finish"]
     assert "repeated by driver" in strikes(state)["kill-driver"]
-    assert "its first transaction aborted" in strikes(state)["kill-driver"]
+    # Its rows were in the log, and its commit may have been on its way.
+    aborted = "its first transaction aborted" in strikes(state)["kill-driver"]
+    assert aborted or "not written again: the marker says it is there" in strikes(state)["kill-driver"]
     assert "its driver asked again" in strikes(state)["hold-commit"]
     assert "fenced" in strikes(state)["deliver-commit"] or "committed already" in strikes(state)["deliver-commit"]
     # Aborted rows lie in the log, and only who reads uncommitted sees them.
-    assert state["readers"]["committed"] == audit.observed < state["readers"]["uncommitted"]
+    assert state["readers"]["committed"] == audit.observed
+    assert (state["readers"]["uncommitted"] > audit.observed) == aborted
     assert state["log"]["stable"] == state["log"]["end"]
     assert {each["kind"] for each in state["log"]["entries"]} >= {"row", "commit"}
-    assert state["marker"]["batch"] == state["batches"][-1]["number"]
+    noted = [each["number"] for each in state["batches"] if each["state"] == "noted"]
+    assert state["marker"]["batch"] in (noted[-1], noted[-1] + 1)
     assert state["counted"]["behind"] == 0
 
     folder = room.save(tmp_path / "session")
@@ -63,7 +68,6 @@ def test_the_same_kill_doubles_the_batch_in_flight_with_a_checkpoint_alone(room)
     assert (audit.lost, audit.duplicated > 0) == (0, True)
     assert differences(state) == []
     assert f"{audit.duplicated} results doubled" in strikes(state)["kill-driver"]
-    assert any(each["copy"] for each in state["log"]["entries"]) or audit.duplicated
     assert {each["state"] for each in state["log"]["entries"]} == {"plain"}
 
 

@@ -112,3 +112,11 @@ def test_before_anything_is_delivered_nobody_knows():
     assert verdict.numbers()["word"] == "unknown"
     sent(verdict, (0, "a"))
     assert (verdict.numbers()["word"], verdict.numbers()["awaited"]) == ("unknown", 1)
+
+
+def test_rows_of_an_earlier_batch_behind_those_of_a_later_one_are_out_of_order():
+    verdict = RunningVerdict()
+    sent(verdict, (0, "a"), (1, "a"))
+    verdict.add([row(1, "a", batch=1, attempt="b"), row(0, "a", batch=0, offset=1)])
+    assert verdict.numbers()["word"] == "invalid"
+    assert "out of order" in verdict.numbers()["why"]
