@@ -1,0 +1,93 @@
+// --- A recording: frames of [time, what changed], played without a kernel
+
+const SPEEDS = [0.5, 1, 2, 4];
+
+function playerPart(room, { frames, seconds, title }) {
+  const { texts } = room.words;
+  const play = made("button", { type: "button", class: "eo-order eo-play" });
+  const [previous, next] = ["previous", "next"].map((name) => made("button", { type: "button", class: "eo-order" }, texts[name]));
+  const slider = made("input", { type: "range", class: "eo-seek", min: "0", max: `${seconds}`, step: "0.1", "aria-label": texts.position });
+  const clock = made("span", { class: "eo-clock" });
+  const speeds = made("div", { class: "eo-row eo-speeds", role: "group", "aria-label": texts.speed });
+  const element = part("player", `${texts.recording}: ${title}`, made("div", { class: "eo-row" }, play, previous, next, slider, clock, speeds));
+  const strikes = firstSeen(frames);
+  let [state, shown, at, speed, playing, ticked] = [{}, -1, 0, 1, 0, 0]; // shown: the last frame; playing: the browser's number
+
+  for (const each of SPEEDS) {
+    const button = made("button", { type: "button", class: "eo-order" }, filled(texts.times, { speed: each }));
+    button.addEventListener("click", () => {
+      speed = each;
+      draw();
+    });
+    speeds.append(button);
+  }
+
+  // Shows the state at a time. Backwards means from the start again: a frame knows only what it changed.
+  function show(time) {
+    at = Math.min(seconds, Math.max(0, time));
+    if (shown >= 0 && frames[shown][0] > at) [state, shown] = [{}, -1];
+    const changed = new Set();
+    const again = shown < 0;
+    while (shown + 1 < frames.length && (shown < 0 || frames[shown + 1][0] <= at)) {
+      shown += 1;
+      Object.assign(state, frames[shown][1]);
+      Object.keys(frames[shown][1]).forEach((key) => changed.add(key));
+      if (frames[shown][0] > at - SPAN) room.sample(state);
+    }
+    room.show(state, again ? Object.keys(state) : [...changed]);
+    draw();
+  }
+
+  function draw() {
+    say(play, playing ? texts.pause : texts.play);
+    mark(play, "data-playing", !!playing);
+    slider.value = at;
+    const said = filled(texts.at, { time: decimal(at), seconds: decimal(seconds) });
+    mark(slider, "aria-valuetext", said);
+    say(clock, said);
+    [...speeds.children].forEach((button, n) => mark(button, "aria-pressed", SPEEDS[n] === speed));
+    mark(previous, "aria-disabled", !strikes.some((time) => time < at));
+    mark(next, "aria-disabled", !strikes.some((time) => time > at));
+  }
+
+  function tick(now) {
+    const passed = Math.min(now - ticked, 250); // a tab that was out of sight goes on where it was
+    ticked = now;
+    playing = at < seconds ? requestAnimationFrame(tick) : 0;
+    show(at + (passed / 1000) * speed);
+  }
+
+  function pause() {
+    cancelAnimationFrame(playing);
+    playing = 0;
+    draw();
+  }
+
+  function start() {
+    if (at >= seconds) show(0);
+    ticked = performance.now();
+    playing = requestAnimationFrame(tick);
+    draw();
+  }
+
+  function step(time) {
+    if (time === undefined) return;
+    pause();
+    show(time);
+  }
+
+  play.addEventListener("click", () => (playing ? pause() : start()));
+  slider.addEventListener("input", () => show(Number(slider.value)));
+  next.addEventListener("click", () => step(strikes.find((time) => time > at)));
+  previous.addEventListener("click", () => step(strikes.findLast((time) => time < at)));
+  return { element, keys: [], draw() {}, begin: () => show(0), end: pause };
+}
+
+// The times at which a strike is first on the chronicle.
+function firstSeen(frames) {
+  const times = new Map();
+  for (const [time, { chronicle = [] }] of frames) {
+    for (const { number } of chronicle) if (!times.has(number)) times.set(number, time);
+  }
+  return [...new Set(times.values())];
+}

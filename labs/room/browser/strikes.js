@@ -1,0 +1,46 @@
+// --- Bottom: what was struck, on an axis of time, and what came of it
+
+const SHORTEST = 60; // seconds that the axis shows at least
+
+function strikesPart(room) {
+  const { texts } = room.words;
+  const marks = made("div", { class: "eo-marks" });
+  const now = made("div", { class: "eo-now" });
+  const [from, to] = [made("span"), made("span")];
+  const axis = made("div", { class: "eo-axis", "aria-hidden": "true" }, made("div", { class: "eo-axis-line" }), marks, now);
+  const list = made("ol", { class: "eo-chronicle", "aria-live": "polite", "aria-relevant": "additions text", "aria-label": texts.chronicle, tabindex: "0" });
+  const none = made("p", { class: "eo-soft eo-none" });
+  const element = part("strikes", texts.chronicle, axis, made("div", { class: "eo-row eo-scale eo-soft", "aria-hidden": "true" }, from, to), none, list);
+
+  const item = () => {
+    const node = made("li");
+    node.parts = ["eo-number", "eo-when", "eo-what", "eo-consequence"].map((name) => made("span", { class: name }));
+    node.append(...node.parts);
+    return node;
+  };
+  return {
+    element,
+    keys: ["time", "chronicle"],
+    draw({ time, chronicle }) {
+      const span = Math.max(SHORTEST, room.seconds ?? time);
+      const left = (at) => `${decimal((100 * Math.min(at, span)) / span)}%`;
+      now.style.left = left(time);
+      say(from, filled(texts.strike, { time: 0 }));
+      say(to, filled(texts.strike, { time: rounded(span) }));
+      keep(marks, chronicle, (each) => each.number, () => made("span", { class: "eo-mark" }), (node, each) => {
+        node.style.left = left(each.time);
+        say(node, each.number);
+        mark(node, "title", each.words);
+      });
+      say(none, chronicle.length ? "" : texts.no_strikes);
+      const newest = [...chronicle].sort((a, b) => b.number - a.number);
+      keep(list, newest, (each) => each.number, item, (node, each) => {
+        const [number, when, what, consequence] = node.parts;
+        say(number, each.number);
+        say(when, filled(texts.strike, { time: decimal(each.time) }));
+        say(what, each.words);
+        say(consequence, each.consequence ? `→ ${each.consequence}` : texts.pending);
+      });
+    },
+  };
+}

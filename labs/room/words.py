@@ -1,0 +1,154 @@
+"""The words and signs of the room's view. The browser and the still picture take them from here, and invent none.
+
+A sign stands beside each state, so that nothing is said by colour alone. `{…}` is filled in from the state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+NUMBERS = ("delivered", "lost", "duplicated", "conflicting", "torn", "awaited")
+VERDICTS = {"valid": ("✓", "valid"), "invalid": ("✕", "invalid"), "unknown": ("?", "unknown")}
+DRIVERS = {
+    "warm": ("◔", "warm spare"),
+    "starting": ("◑", "starting"),
+    "working": ("●", "working"),
+    "frozen": ("❄", "frozen"),
+    "killed": ("✕", "killed"),
+    "fenced": ("⊘", "fenced"),
+    "refused": ("⊘", "refused"),
+    "ended": ("○", "ended"),
+}
+BROKERS = {
+    "running": ("●", "running"),
+    "frozen": ("❄", "frozen"),
+    "killed": ("✕", "killed"),
+    "starting": ("◑", "starting"),
+}
+BATCHES = {"planned": ("○", "planned"), "running": ("▶", "running"), "noted": ("✓", "noted")}
+ENTRIES = {"plain": ("", "no transaction"), "open": ("…", "open"), "committed": ("✓", "committed")}
+ENTRIES |= {"aborted": ("✕", "aborted"), "commit": ("C", "commit marker"), "abort": ("A", "abort marker")}
+
+
+def _order(label: str, hint: str, *states: str) -> dict[str, Any]:
+    """`states` are those of its target in which it is offered; empty where it has none."""
+    return {"label": label, "hint": hint, "states": states}
+
+
+# The orders as `Room.do` knows them.
+ORDERS = {
+    "start-traffic": _order("Start traffic", "start sending records"),
+    "stop-traffic": _order("Stop traffic", "stop sending records"),
+    "set-rate": _order("records/s", "how many records are sent per second"),
+    "choose-stage": _order("Stage", "a new act: fresh topics, a fresh checkpoint, this stage's sink"),
+    "kill-driver": _order(
+        "Kill", "kill driver {number}: SIGKILL, nothing is flushed", "warm", "starting", "working", "frozen"
+    ),
+    "freeze-driver": _order("Freeze", "freeze driver {number}: it does not know that time passes", "working"),
+    "wake-driver": _order("Wake", "wake driver {number}: it goes on where it was", "frozen"),
+    "start-driver": _order("Start a second driver", "start another driver beside the living one"),
+    "keep-spare": _order("Keep a spare warm", "a second driver, started and idle, takes over when the first one dies"),
+    "kill-broker": _order("Kill", "kill broker {number}: SIGKILL", "running", "frozen", "starting"),
+    "freeze-broker": _order("Freeze", "freeze broker {number}", "running"),
+    "wake-broker": _order("Wake", "wake broker {number}", "frozen"),
+    "start-broker": _order("Start", "start broker {number} again", "killed"),
+    "kill-executor": _order("Kill one", "kill an executor: its tasks are done again elsewhere"),
+    "cut-network": _order("Cut", "cut the driver off from the brokers"),
+    "heal-network": _order("Heal", "let the driver reach the brokers again"),
+    "hold-commit": _order("Hold the next commit", "stop the next commit on its way to the broker"),
+    "deliver-commit": _order("Deliver it", "let the commit that is held arrive now"),
+    "delete-checkpoint": _order("Delete checkpoint", "delete the checkpoint: a restart remembers nothing"),
+    "finish": _order("Finish and judge", "stop the traffic, let it drain, and ask the independent auditor"),
+    "save": _order("Save", "save the recording, the audit and the schedule in this folder"),
+}
+
+TEXTS = {
+    "title": "The operations room",
+    "act": "act {act}",
+    "impossible": "{hint} (not possible now)",
+    "stage": "Stage: one more mechanism each",
+    "traffic": "Traffic",
+    "traffic_on": "● {sent} records sent",
+    "traffic_off": "○ stopped; {sent} records sent",
+    "reported": "{sign} The auditor's final report: {summary}",
+    "verdict": "Running verdict",
+    "numbers": "{delivered} of {expected} delivered, {lost} lost, {duplicated} duplicated, {conflicting} conflicting, "
+    "{torn} torn, {awaited} awaited",
+    "expected": "of {expected} expected",
+    "lives": "Who lives",
+    "drivers": "Drivers",
+    "driver": "driver {number}",
+    "driver_at": "batch {batch}",
+    "epoch": "epoch {epoch}",
+    "no_drivers": "no driver yet",
+    "brokers": "Brokers",
+    "broker": "broker {number}",
+    "no_brokers": "no broker yet",
+    "executors": "Executors",
+    "executors_running": "● {running} of {wanted} running",
+    "no_executors": "none: the driver computes",
+    "network": "Network",
+    "connected": "● connected",
+    "cut": "✕ cut",
+    "commit": "Commit",
+    "hold": "flows freely",
+    "hold_waiting": "◔ the next one will be held",
+    "hold_held": "❚❚ held: epoch {held_epoch}",
+    "hold_held_nameless": "❚❚ held",
+    "memory": "Memory",
+    "marker": "marker: batch {batch}, epoch {epoch}",
+    "no_marker": "no marker yet",
+    "log": "The log of the sink's topic",
+    "log_hint": "as it lies in Kafka: number of requests, and the end of the client's address",
+    "log_words": "The log ends at offset {end}; the last stable offset is {stable}. {last}",
+    "log_empty": "Nothing has been written yet.",
+    "stable": "last stable offset {stable}",
+    "transaction": "{sign} {state} · epoch {epoch} · batch {batch}",
+    "transaction_of_none": "{sign} {state} · epoch {epoch}",
+    "transaction_short": "{sign} epoch {epoch}",
+    "plain": "batch {batch}",
+    "plain_of_none": "no transaction",
+    "plain_short": "b {batch}",
+    "row": "offset {offset}: client {ip} made {count} requests in the window of {window}; {state}, epoch {epoch}",
+    "control": "offset {offset}: {state}, epoch {epoch}",
+    "copy": " (a copy: this result is readable already)",
+    "committed": "read_committed",
+    "uncommitted": "read_uncommitted",
+    "sees": "sees {count} results",
+    "seen_last": "the last ones:",
+    "nothing": "nothing yet",
+    "batches": "Batches",
+    "batch": "batch {number}",
+    "batch_by": "driver {driver}",
+    "runs": "{runs}× begun",
+    "no_batches": "no batch yet",
+    "rates": "The last 60 seconds",
+    "sent": "sent",
+    "counted": "counted",
+    "behind": "behind",
+    "per_second": "/s",
+    "records": "records",
+    "most": "up to {most}",
+    "chronicle": "Strikes and what came of them",
+    "strike": "{time} s",
+    "no_strikes": "Nothing was struck yet.",
+    "pending": "…",
+    "folder": "folder",
+    "recording": "Recording",
+    "play": "Play",
+    "pause": "Pause",
+    "speed": "Speed",
+    "times": "{speed}×",
+    "position": "Position in the recording",
+    "at": "{time} of {seconds} s",
+    "previous": "Previous strike",
+    "next": "Next strike",
+}
+
+
+def words() -> dict[str, Any]:
+    """Return all of it as plain data, as the browser gets it."""
+    kinds = {"verdicts": VERDICTS, "drivers": DRIVERS, "brokers": BROKERS, "batches": BATCHES, "entries": ENTRIES}
+    signs = {kind: {name: list(each) for name, each in of_kind.items()} for kind, of_kind in kinds.items()}
+    orders = {name: {**order, "states": list(order["states"])} for name, order in ORDERS.items()}
+    return {"signs": signs, "orders": orders, "texts": TEXTS, "numbers": list(NUMBERS)}
