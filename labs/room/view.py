@@ -10,6 +10,7 @@ own, and a tick sends only what has changed. Where it stops: while a cell runs, 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
@@ -20,14 +21,13 @@ import traitlets
 
 from labs.room.picture import picture
 from labs.room.said import in_words
-from labs.room.state import empty_state
+from labs.room.state import KEYS, empty_state
 from labs.room.words import ORDERS, words
 from labs.schedules.svg import Drawing
 
 HERE = Path(__file__).parent / "browser"
 # One module of several files: each is a part of the view, and later ones use what earlier ones define.
 PARTS = ("dom.js", "top.js", "who_lives.js", "log.js", "work.js", "strikes.js", "player.js", "view.js")
-KEYS = tuple(empty_state())
 PREFIX = "now_"  # since a widget has a `log` of its own
 STILL = "data-room"  # what a picture carries, so that a published page can make it live again
 
@@ -38,7 +38,7 @@ class AnyRoom(Protocol):
     @property
     def state(self) -> dict[str, Any]: ...
 
-    def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> Any: ...
+    def subscribe(self, subscriber: Callable[[dict[str, Any]], object]) -> Callable[[], None]: ...
 
     def do(self, order: str, **arguments: Any) -> Any: ...
 
@@ -66,12 +66,13 @@ class RoomView(_Traits):
         if (room is None) == (recording is None):
             raise ValueError("a view shows either a room or a recording: RoomView(room), RoomView(recording=…)")
         state = room.state if room else first_and_last(recording or {})[0]
-        self._room, self._name = room, name
+        self._room, self._name, self._lock = room, name, threading.RLock()
         traits = {f"{PREFIX}{key}": value for key, value in state.items() if key in KEYS}
         super().__init__(words=words(), live=room is not None, recording=recording, **traits)
         if room:
             self.on_msg(self._ordered)
             self._unsubscribe = room.subscribe(self.update)
+            self.catch_up()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -81,10 +82,22 @@ class RoomView(_Traits):
         return {key: getattr(self, f"{PREFIX}{key}") for key in KEYS}
 
     def update(self, changes: Mapping[str, Any]) -> None:
-        """Show what has changed, all at once. It may be called from any thread, but from one at a time."""
-        with self.hold_sync():
+        """Show what has changed, all at once. It may be called from any thread."""
+        with self._lock, self.hold_sync():
             for key, value in changes.items():
                 self.set_trait(f"{PREFIX}{key}", value)
+
+    def catch_up(self) -> None:
+        """Show the room's state as it is now."""
+        with self._lock:  # what the room tells meanwhile comes afterwards
+            if self._room:
+                self.update(self._room.state)
+
+    def rest(self) -> None:
+        """Stay as it is: hear of the room no more, and give it no orders."""
+        if self._room:
+            self._unsubscribe()
+        self._room, self.live = None, False
 
     def _ordered(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Hand a message of the browser's to the room, if it is one of the orders: {do: name, …}."""

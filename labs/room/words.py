@@ -30,43 +30,43 @@ ENTRIES = {"plain": ("", "no transaction"), "open": ("…", "open"), "committed"
 ENTRIES |= {"aborted": ("✕", "aborted"), "commit": ("C", "commit marker"), "abort": ("A", "abort marker")}
 
 
-def _order(label: str, hint: str, *states: str) -> dict[str, Any]:
-    """`states` are those of its target in which it is offered; empty where it has none."""
-    return {"label": label, "hint": hint, "states": states}
+def _order(label: str, hint: str, *states: str, takes: str = "") -> dict[str, Any]:
+    """`takes` names the argument that says which target; `states` are those of the target in which it is offered."""
+    return {"label": label, "hint": hint, "states": states, "takes": takes}
 
 
 # The orders as `Room.do` knows them.
 ORDERS = {
-    "start-traffic": _order("Start traffic", "start sending records"),
-    "stop-traffic": _order("Stop traffic", "stop sending records"),
+    "start-traffic": _order("Start traffic", "start sending records", "off"),
+    "stop-traffic": _order("Stop traffic", "stop sending records", "on"),
     "set-rate": _order("records/s", "how many records are sent per second"),
     "choose-stage": _order("Stage", "a new act: fresh topics, a fresh checkpoint, this stage's sink"),
     "kill-driver": _order(
-        "Kill", "kill driver {number}: SIGKILL, nothing is flushed", "warm", "starting", "working", "frozen"
+        "Kill", "kill driver {number}: nothing is flushed", "starting", "working", "frozen", takes="driver"
     ),
-    "freeze-driver": _order("Freeze", "freeze driver {number}: it does not know that time passes", "working"),
-    "wake-driver": _order("Wake", "wake driver {number}: it goes on where it was", "frozen"),
+    "freeze-driver": _order("Freeze", "freeze driver {number}: it does not notice that time passes", "working"),
+    "wake-driver": _order("Wake", "wake driver {number}: it goes on where it was", "frozen", takes="driver"),
     "start-driver": _order("Start a second driver", "start another driver beside the living one"),
-    "keep-spare": _order("Keep a spare warm", "a second driver, started and idle, takes over when the first one dies"),
-    "kill-broker": _order("Kill", "kill broker {number}: SIGKILL", "running", "frozen", "starting"),
-    "freeze-broker": _order("Freeze", "freeze broker {number}", "running"),
-    "wake-broker": _order("Wake", "wake broker {number}", "frozen"),
-    "start-broker": _order("Start", "start broker {number} again", "killed"),
+    "keep-spare": _order("Keep a spare warm", "a driver, started and idle, takes over when the working one dies"),
+    "kill-broker": _order("Kill", "kill broker {number}", "running", "frozen", takes="broker"),
+    "freeze-broker": _order("Freeze", "freeze broker {number}", "running", takes="broker"),
+    "wake-broker": _order("Wake", "wake broker {number}", "frozen", takes="broker"),
+    "start-broker": _order("Start", "start broker {number} again", "killed", takes="broker"),
     "kill-executor": _order("Kill one", "kill an executor: its tasks are done again elsewhere"),
-    "cut-network": _order("Cut", "cut the driver off from the brokers"),
-    "heal-network": _order("Heal", "let the driver reach the brokers again"),
-    "hold-commit": _order("Hold the next commit", "stop the next commit on its way to the broker"),
-    "deliver-commit": _order("Deliver it", "let the commit that is held arrive now"),
-    "delete-checkpoint": _order("Delete checkpoint", "delete the checkpoint: a restart remembers nothing"),
+    "cut-network": _order("Cut", "let nothing pass between the clients and the broker", "connected"),
+    "heal-network": _order("Heal", "let everything pass again", "cut"),
+    "hold-commit": _order("Hold the next", "stop the next commit on its way to the broker", "free"),
+    "deliver-commit": _order("Deliver it", "let the commit that is held arrive now", "held"),
+    "delete-checkpoint": _order("Delete", "stop the driver and delete its checkpoint: a restart remembers nothing"),
     "finish": _order("Finish and judge", "stop the traffic, let it drain, and ask the independent auditor"),
-    "save": _order("Save", "save the recording, the audit and the schedule in this folder"),
+    "save": _order("Save", "save the recording, the audit and the strikes in this folder"),
 }
 
 TEXTS = {
     "title": "The operations room",
     "act": "act {act}",
     "impossible": "{hint} (not possible now)",
-    "stage": "Stage: one more mechanism each",
+    "stage": "Stage",
     "traffic": "Traffic",
     "traffic_on": "● {sent} records sent",
     "traffic_off": "○ stopped; {sent} records sent",
@@ -95,11 +95,12 @@ TEXTS = {
     "hold_waiting": "◔ the next one will be held",
     "hold_held": "❚❚ held: epoch {held_epoch}",
     "hold_held_nameless": "❚❚ held",
-    "memory": "Memory",
+    "memory": "Checkpoint",
+    "checkpoint": "what a restart remembers",
     "marker": "marker: batch {batch}, epoch {epoch}",
     "no_marker": "no marker yet",
     "log": "The log of the sink's topic",
-    "log_hint": "as it lies in Kafka: number of requests, and the end of the client's address",
+    "log_hint": "· requests counted, and the end of the client's address",
     "log_words": "The log ends at offset {end}; the last stable offset is {stable}. {last}",
     "log_empty": "Nothing has been written yet.",
     "stable": "last stable offset {stable}",
@@ -127,7 +128,6 @@ TEXTS = {
     "counted": "counted",
     "behind": "behind",
     "per_second": "/s",
-    "records": "records",
     "most": "up to {most}",
     "chronicle": "Strikes and what came of them",
     "strike": "{time} s",

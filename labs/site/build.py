@@ -16,9 +16,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from labs.schedules.timeline.publish import script
 from labs.site.pages import GROUPS, Page, find_pages
 from labs.site.render import Rendered, render
+from labs.site.widgets import scripts_of, write_scripts
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -41,12 +41,14 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
     targets = {page.source: page.target for page in pages}
     template = Environment(loader=FileSystemLoader(HERE), autoescape=True).get_template("page.html.j2")
     index: list[dict[str, str]] = []
+    scripts: set[str] = set()
     for number, page in enumerate(pages):
         done(number, len(pages), page.title)
         rendered = render(page, root, targets)
+        scripts.update(needed := scripts_of(rendered.html))
         path = target / page.target
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(template.render(**_values(page, pages, rendered)), encoding="utf-8")
+        path.write_text(template.render(**_values(page, pages, rendered), scripts=needed), encoding="utf-8")
         index += [
             {"url": f"{page.target}#{each.anchor}", "page": page.title, "heading": each.heading, "text": each.text}
             for each in rendered.sections
@@ -54,7 +56,7 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
     for name in FILES:
         shutil.copyfile(HERE / name, target / name)
     (target / "code.css").write_text(_code_style(), encoding="utf-8")
-    (target / "timeline.js").write_text(script(), encoding="utf-8")
+    write_scripts(target, scripts, root)
     # A script and not JSON: a page opened from a file system may not fetch anything.
     (target / "search.js").write_text(f"const INDEX = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8")
     done(len(pages), len(pages), "")

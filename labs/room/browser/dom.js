@@ -67,10 +67,11 @@ function orderButton(room, name, argumentsOf = () => ({})) {
 // Whether the button can be used: the order is possible, and its target (if it has one) is in a state that it is for.
 function allow(room, button, state, target = null) {
   const order = room.words.orders[button.dataset.order];
-  const fits = !target || order.states.includes(target.state);
+  const fits = !order.states.length || order.states.includes(target?.state);
   const possible = fits && state.possible.includes(button.dataset.order);
   const hint = filled(order.hint, target ?? {});
   const said = possible ? hint : filled(room.words.texts.impossible, { hint });
+  mark(button, "data-fits", fits);
   mark(button, "aria-disabled", !possible);
   mark(button, "title", said);
   mark(button, "aria-label", `${order.label}: ${said}`);

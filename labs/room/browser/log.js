@@ -1,7 +1,7 @@
 // --- The heart: the log of the sink's topic by offset, and below it what two readers see
 
 const MOST = 48; // entries that the state holds
-const READER_SHOWS = 20;
+const READER_SHOWS = 32;
 
 // Entries that lie together and belong together: a transaction with the control record that ends it.
 function grouped(entries) {
@@ -56,14 +56,15 @@ function logPart(room) {
   const numbers = made("div", { class: "eo-layer" });
   const map = made("div", { class: "eo-map", role: "img" }, bands, cells, numbers, stable);
   const marker = made("span", { class: "eo-marker" });
-  const head = made("div", { class: "eo-row eo-log-head" }, made("span", { class: "eo-soft" }, texts.log_hint), marker);
   const readers = ["committed", "uncommitted"].map((name) => {
     const count = made("span", { class: "eo-reader-count" });
     const chips = made("div", { class: "eo-chips", "aria-hidden": "true" });
     const label = made("div", { class: "eo-reader-name" }, made("code", {}, texts[name]), " ", count);
     return { name, count, chips, element: made("div", { class: `eo-reader eo-reader-${name}` }, label, chips) };
   });
-  const element = part("log", texts.log, head, map, ...readers.map((each) => each.element));
+  const element = part("log", texts.log, map, ...readers.map((each) => each.element));
+  element.firstChild.classList.add("eo-row", "eo-log-head");
+  element.firstChild.replaceChildren(made("span", {}, made("b", {}, texts.log), ` ${texts.log_hint}`), marker);
   let columns = 24;
   let lines = 3;
 
@@ -135,7 +136,7 @@ function logPart(room) {
     };
     for (const { name, count, chips } of readers) {
       say(count, filled(texts.sees, { count: state.readers[name] }));
-      keep(chips, seen[name].slice(-READER_SHOWS), (entry) => entry.offset, newCell, (node, entry) => showCell(room, node, entry));
+      keep(chips, seen[name].slice(-READER_SHOWS).reverse(), (entry) => entry.offset, newCell, (node, entry) => showCell(room, node, entry));
     }
   }
 

@@ -2,14 +2,16 @@
 
 const SPEEDS = [0.5, 1, 2, 4];
 
-function playerPart(room, { frames, seconds, title }) {
+function playerPart(room, recording) {
+  const { frames } = recording;
+  const seconds = room.seconds;
   const { texts } = room.words;
   const play = made("button", { type: "button", class: "eo-order eo-play" });
   const [previous, next] = ["previous", "next"].map((name) => made("button", { type: "button", class: "eo-order" }, texts[name]));
   const slider = made("input", { type: "range", class: "eo-seek", min: "0", max: `${seconds}`, step: "0.1", "aria-label": texts.position });
   const clock = made("span", { class: "eo-clock" });
   const speeds = made("div", { class: "eo-row eo-speeds", role: "group", "aria-label": texts.speed });
-  const element = part("player", `${texts.recording}: ${title}`, made("div", { class: "eo-row" }, play, previous, next, slider, clock, speeds));
+  const element = part("player", `${texts.recording}: ${recording.title}`, made("div", { class: "eo-row" }, play, previous, next, slider, clock, speeds));
   const strikes = firstSeen(frames);
   let [state, shown, at, speed, playing, ticked] = [{}, -1, 0, 1, 0, 0]; // shown: the last frame; playing: the browser's number
 

@@ -7,10 +7,11 @@ function strikesPart(room) {
   const marks = made("div", { class: "eo-marks" });
   const now = made("div", { class: "eo-now" });
   const [from, to] = [made("span"), made("span")];
-  const axis = made("div", { class: "eo-axis", "aria-hidden": "true" }, made("div", { class: "eo-axis-line" }), marks, now);
+  const axis = made("div", { class: "eo-axis" }, made("div", { class: "eo-axis-line" }), marks, now);
   const list = made("ol", { class: "eo-chronicle", "aria-live": "polite", "aria-relevant": "additions text", "aria-label": texts.chronicle, tabindex: "0" });
   const none = made("p", { class: "eo-soft eo-none" });
-  const element = part("strikes", texts.chronicle, axis, made("div", { class: "eo-row eo-scale eo-soft", "aria-hidden": "true" }, from, to), none, list);
+  const line = made("div", { class: "eo-time eo-soft", "aria-hidden": "true" }, from, axis, to);
+  const element = part("strikes", texts.chronicle, line, none, list);
 
   const item = () => {
     const node = made("li");

@@ -13,7 +13,8 @@ function verdictPart(room) {
   }
   const why = made("p", { class: "eo-why" });
   const head = made("div", { class: "eo-verdict-word", role: "status" }, sign, word);
-  const element = part("verdict", texts.verdict, head, counts, expected, why);
+  counts.append(expected);
+  const element = part("verdict", texts.verdict, made("div", { class: "eo-verdict-line" }, head, counts, why));
   return {
     element,
     keys: ["verdict"],
@@ -43,8 +44,9 @@ function stagePart(room) {
     keys: ["stage", "possible"],
     draw(state) {
       say(act, filled(texts.act, state.stage));
-      const possible = room.live && state.possible.includes("choose-stage");
+      const possible = state.possible.includes("choose-stage");
       const make = (name) => {
+        if (!room.live) return made("span", { class: "eo-stage-step" }, name);
         const button = made("button", { type: "button", class: "eo-stage-step", "data-order": "choose-stage" }, name);
         button.addEventListener("click", () => {
           if (button.getAttribute("aria-disabled") !== "true") room.send({ do: "choose-stage", stage: name });
@@ -53,6 +55,9 @@ function stagePart(room) {
       };
       keep(steps, state.stage.names, (name) => name, make, (button, name) => {
         const here = name === state.stage.name;
+        if (!room.live && here) mark(button, "aria-current", "step");
+        else button.removeAttribute("aria-current");
+        if (!room.live) return;
         mark(button, "aria-pressed", here);
         mark(button, "aria-disabled", here || !possible);
         mark(button, "title", orders["choose-stage"].hint);
@@ -65,7 +70,7 @@ function trafficPart(room) {
   const { texts, orders } = room.words;
   const start = orderButton(room, "start-traffic");
   const stop = orderButton(room, "stop-traffic");
-  const rate = made("input", { type: "number", class: "eo-rate", min: "1", max: "10000", "aria-label": orders["set-rate"].hint });
+  const rate = made("input", { type: "number", class: "eo-rate", min: "0", max: "10000", "aria-label": orders["set-rate"].hint });
   rate.addEventListener("change", () => {
     if (rate.value && rate.checkValidity()) room.send({ do: "set-rate", rate: Number(rate.value) });
   });
@@ -84,7 +89,8 @@ function trafficPart(room) {
     element,
     keys: ["traffic", "possible"],
     draw(state) {
-      for (const button of [start, stop, finish, save]) allow(room, button, state);
+      const target = { state: state.traffic.on ? "on" : "off" };
+      for (const button of [start, stop, finish, save]) allow(room, button, state, target);
       if (rate.getRootNode().activeElement !== rate) rate.value = state.traffic.rate;
       say(asked, filled(state.traffic.on ? texts.traffic_on : texts.traffic_off, state.traffic));
     },

@@ -10,7 +10,7 @@ function render({ model, el }) {
   const room = {
     words: model.get("words"),
     live: model.get("live"),
-    seconds: recording?.seconds,
+    seconds: recording && Math.max(recording.seconds, recording.frames.at(-1)[0]),
     send: (order) => model.send(order),
     sample: (known) => rates.sample(known),
     show(known, changed) {
@@ -39,9 +39,15 @@ function render({ model, el }) {
   if (recording) parts.player = playerPart(room, recording);
   const root = made("div", { class: "eo-room", role: "group", "aria-label": room.words.texts.title });
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys would act on its cells
-  root.classList.toggle("eo-live", room.live);
-  const inner = made("div", { class: "eo-inner" }, ...Object.values(parts).map((each) => each.element));
-  root.append(inner);
+  const takeLive = () => root.classList.toggle("eo-live", (room.live = model.get("live")));
+  takeLive();
+  const box = (name, ...names) => made("div", { class: name }, ...names.flatMap((each) => parts[each]?.element ?? []));
+  const top = box("eo-top", "verdict", "traffic", "stage");
+  const right = box("eo-right", "log");
+  right.append(box("eo-work", "batches", "rates"), parts.strikes.element);
+  const body = box("eo-body", "lives");
+  body.append(right);
+  root.append(made("div", { class: "eo-inner" }, top, box("eo-bar", "player"), parts.messages.element, body));
 
   function draw() {
     frame = 0;
@@ -63,6 +69,8 @@ function render({ model, el }) {
     }
     return [event, take];
   });
+  listeners.push(["change:live", takeLive]);
+  model.on("change:live", takeLive);
   el.append(root);
   parts.player?.begin();
   return () => {

@@ -16,10 +16,10 @@ function livesPart(room) {
       name: made("span", { class: "eo-name" }),
       state: made("span", { class: "eo-state" }),
       at: made("span", { class: "eo-soft eo-at" }),
-      buttons: orders.map((name) => orderButton(room, name, () => ({ [kind]: node.number }))),
+      buttons: orders.map((name) => orderButton(room, name, () => (room.words.orders[name].takes ? { [kind]: node.number } : {}))),
     };
     const { name, state, at, buttons } = node.parts;
-    node.append(name, state, at, made("div", { class: "eo-row eo-orders" }, ...buttons));
+    node.append(made("div", { class: "eo-who" }, name, state, at), made("div", { class: "eo-row eo-orders" }, ...buttons));
     return node;
   }
   function show(node, kind, each, state, at) {
@@ -41,18 +41,18 @@ function livesPart(room) {
     const line = made("span", { class: "eo-state" });
     const buttons = names.map((name) => orderButton(room, name));
     const element = made("div", { class: "eo-actor eo-single", role: "group", "aria-label": title },
-      made("span", { class: "eo-name" }, title), line, made("div", { class: "eo-row eo-orders" }, ...buttons));
+      made("div", { class: "eo-who" }, made("span", { class: "eo-name" }, title), line), made("div", { class: "eo-row eo-orders" }, ...buttons));
     return { line, buttons, element };
   }
   const executors = single(texts.executors, "kill-executor");
   const network = single(texts.network, "cut-network", "heal-network");
   const commit = single(texts.commit, "hold-commit", "deliver-commit");
   const memory = single(texts.memory, "delete-checkpoint");
-  const singles = [executors, network, commit, memory];
+  const singles = [executors, network, commit, memory].map((each) => each.element);
 
   return {
-    element: part("lives", texts.lives, drivers.element, brokers.element, made("div", { class: "eo-group" }, ...singles.map((each) => each.element))),
-    keys: ["drivers", "brokers", "executors", "network", "marker", "possible"],
+    element: part("lives", texts.lives, drivers.element, brokers.element, made("div", { class: "eo-group" }, ...singles)),
+    keys: ["drivers", "brokers", "executors", "network", "possible"],
     draw(state) {
       const byNumber = (each) => each.number;
       keep(drivers.rows, state.drivers, byNumber, () => row("driver", ["kill-driver", "freeze-driver", "wake-driver"]), (node, each) => {
@@ -62,18 +62,20 @@ function livesPart(room) {
       keep(brokers.rows, state.brokers, byNumber, () => row("broker", ["kill-broker", "freeze-broker", "wake-broker", "start-broker"]), (node, each) => show(node, "broker", each, state, ""));
       say(drivers.none, state.drivers.length ? "" : texts.no_drivers);
       say(brokers.none, state.brokers.length ? "" : texts.no_brokers);
-      singles.forEach((each) => each.buttons.forEach((button) => allow(room, button, state)));
       allow(room, second, state);
       allow(room, spare, state);
       mark(spare, "aria-pressed", state.drivers.some((each) => each.state === "warm"));
       say(executors.line, filled(state.executors.wanted ? texts.executors_running : texts.no_executors, state.executors));
       const { cut, hold, held_epoch } = state.network;
       say(network.line, cut ? texts.cut : texts.connected);
-      mark(network.element, "data-state", cut ? "cut" : "connected");
       const held = held_epoch === null ? texts.hold_held_nameless : texts.hold_held;
       say(commit.line, { "": texts.hold, waiting: texts.hold_waiting, held: filled(held, state.network) }[hold]);
-      mark(commit.element, "data-state", hold || "connected");
-      say(memory.line, state.marker ? filled(texts.marker, state.marker) : texts.no_marker);
+      say(memory.line, texts.checkpoint);
+      const states = new Map([[network, cut ? "cut" : "connected"], [commit, hold || "free"], [executors, ""], [memory, ""]]);
+      for (const [each, name] of states) {
+        mark(each.element, "data-state", name);
+        each.buttons.forEach((button) => allow(room, button, state, { state: name }));
+      }
     },
   };
 }

@@ -35,14 +35,14 @@ function batchesPart(room) {
 function ratesPart(room) {
   const { texts } = room.words;
   const samples = []; // {time, sent, counted, behind} of the last minute
-  const charts = [["sent", texts.per_second], ["counted", texts.per_second], ["behind", texts.records]].map(([name, unit]) => {
+  const charts = [["sent", texts.per_second], ["counted", texts.per_second], ["behind", ""]].map(([name, unit]) => {
     const number = made("span", { class: "eo-figure" });
     const most = made("span", { class: "eo-soft eo-most" });
     const area = drawn("path", { class: "eo-area" });
     const line = drawn("path", { class: "eo-line" });
     const picture = drawn("svg", { viewBox: `0 0 ${CHART_WIDTH} ${CHART_HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, area, line);
-    const label = made("div", { class: "eo-chart-label" }, made("span", { class: "eo-label" }, texts[name]), " ", number, ` ${unit}`, most);
-    return { name, number, most, area, line, element: made("div", { class: `eo-chart eo-chart-${name}` }, label, picture) };
+    const label = made("div", { class: "eo-chart-label" }, made("span", { class: "eo-label" }, texts[name]), " ", number, unit);
+    return { name, number, most, area, line, element: made("div", { class: `eo-chart eo-chart-${name}` }, label, picture, most) };
   });
 
   function sample({ time, traffic, counted }) {

@@ -1,0 +1,48 @@
+"""A widget on a published page: a script that makes its pictures there live, without a kernel.
+
+A page from a file system may load scripts and no modules, so the widget's module is made a script; its data come with
+it, and nothing else is asked for. A picture says in an attribute, as JSON, with what traits it is to come alive.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+EXPORT = "export default { render };\n"
+SCRIPT = """// Made from a widget's module: each picture on the page with {attribute} becomes one that can be used.
+(() => {{
+"use strict";
+{module}
+const shared = {shared};
+const style = document.createElement("style");
+style.textContent = {style};
+document.head.append(style);
+for (const still of document.querySelectorAll("img[{attribute}]")) {{
+  const traits = {{ ...shared, ...JSON.parse(still.getAttribute("{attribute}")) }};
+  {before}
+  const model = {{
+    get: (key) => traits[key],
+    set: (key, value) => {{ traits[key] = value; }},
+    on() {{}},
+    off() {{}},
+    save_changes() {{}},
+  }};
+  const el = document.createElement("div");
+  still.replaceWith(el);
+  render({{ model, el }});
+}}
+}})();
+"""
+
+
+def live_pictures(module: str, style: str, attribute: str, shared: dict[str, Any], before: str = "") -> str:
+    """Return the script for a page: `shared` are traits of all pictures, `before` may complete those of one."""
+    assert module.endswith(EXPORT)
+    return SCRIPT.format(
+        module=module.removesuffix(EXPORT),
+        shared=json.dumps(shared, ensure_ascii=False, separators=(",", ":")),
+        style=json.dumps(style),
+        attribute=attribute,
+        before=before,
+    )
