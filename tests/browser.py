@@ -151,7 +151,8 @@ def set_scheme(driver: Chrome, scheme: str) -> None:
 def static_page(directory: Path, widgets: Mapping[str, Any], *, dark: bool = False) -> str:
     """Write a page that shows anywidgets without a kernel, each in an element of its name; return its address.
 
-    A widget's traits are `models.NAME.get(trait)` in the page, its messages `models.NAME.sent`. The page may load nothing from anywhere.
+    A widget's traits are `models.NAME.get(trait)` in the page, its messages `models.NAME.sent`. The page may load
+    nothing from anywhere.
     """
     state = {name: _traits(widget) for name, widget in widgets.items()}
     places = "".join(f'<div id="{escape(name)}"></div>' for name in state)

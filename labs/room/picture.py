@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from textwrap import shorten
 from typing import Any
 
-from labs.room.said import driver_in_words, in_words, strike_in_words
+from labs.room.said import driver_in_words, in_words, report_in_words, strike_in_words
 from labs.room.words import NUMBERS, VERDICTS
 from labs.schedules.svg import (
     BLUE,
@@ -27,6 +27,7 @@ from labs.schedules.svg import (
 
 WIDTH, LEFT, CELL, TALL, COLUMNS, LINES = 980, 16, 39, 34, 24, 2  # pixels; cells of the log and their lines
 STRIKES, LONGEST = 6, 130  # how many are told, and in how many characters
+COPY = "#FBE3B0"
 WORD_COLOURS = {"valid": "#00694C", "invalid": DARK_RED, "unknown": GREY}
 EDGES = {"plain": BLUE, "open": BLUE, "committed": GREEN, "aborted": RED}
 FILLS = {"plain": "#E5F1F8", "open": "#FFFFFF", "committed": "#D5EFE6", "aborted": PALE}
@@ -87,7 +88,9 @@ def _cell(entry: dict[str, Any], x: int, y: int) -> Iterator[str]:
                    weight="bold")  # fmt: skip
         return
     dashes = "4 3" if entry["state"] == "open" else ""
-    yield box(x, y, CELL - 6, TALL, fill="#FBE3B0" if entry["copy"] else FILLS[entry["state"]], edge=edge, dashes=dashes)
+    yield box(
+        x, y, CELL - 6, TALL, fill="#FBE3B0" if entry["copy"] else FILLS[entry["state"]], edge=edge, dashes=dashes
+    )
     known = entry["count"] is not None
     yield text(middle, y + 15, str(entry["count"]) if known else "·", anchor="middle", size=13, weight="bold")
     client = f".{entry['ip'].rpartition('.')[2]}" if entry["ip"] else ""
@@ -111,4 +114,4 @@ def _foot(state: dict[str, Any], strikes: list[dict[str, Any]], top: int) -> Ite
         y += 22
     if state["report"]:
         colour = WORD_COLOURS[state["report"]["verdict"]]
-        yield text(LEFT, y + 4, f"final report: {state['report']['summary']}", size=14, weight="bold", colour=colour)
+        yield text(LEFT, y + 4, f"final report: {report_in_words(state['report'])}", size=14, weight="bold", colour=colour)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from labs.room.words import BATCHES, BROKERS, DRIVERS, VERDICTS
+from labs.room.words import BATCHES, BROKERS, DRIVERS, TEXTS, VERDICTS
 
 NEWEST = 8  # strikes that are told
 
@@ -17,9 +17,13 @@ def in_words(state: dict[str, Any]) -> str:
 
 def verdict_in_words(verdict: dict[str, Any]) -> str:
     """Return the verdict with its numbers: valid: 40 of 48 delivered, 0 lost, 0 duplicated, …"""
-    numbers = ", ".join(f"{verdict[name]} {name}" for name in ("lost", "duplicated", "conflicting", "torn", "awaited"))
     why = f" ({verdict['why']})" if verdict["why"] else ""
-    return f"{VERDICTS[verdict['word']][1]}: {verdict['delivered']} of {verdict['expected']} delivered, {numbers}{why}"
+    return f"{VERDICTS[verdict['word']][1]}: {TEXTS['numbers'].format(**verdict)}, {verdict['awaited']} awaited{why}"
+
+
+def report_in_words(report: dict[str, Any]) -> str:
+    """Return the auditor's last word, in a line."""
+    return f"{report['verdict']}: {TEXTS['numbers'].format(**report)}"
 
 
 def driver_in_words(driver: dict[str, Any]) -> str:
@@ -39,7 +43,7 @@ def _lines(state: dict[str, Any]) -> Iterator[str]:
     yield f"The operations room after {state['time']:.0f} s, stage {stage['name']!r}, act {stage['act']}."
     yield f"Verdict {verdict_in_words(state['verdict'])}."
     if state["report"]:
-        yield f"The auditor's final report: {state['report']['summary']}."
+        yield f"The auditor's final report: {report_in_words(state['report'])}."
     yield f"{traffic['sent']} records sent, {counted['records']} counted, {counted['behind']} behind."
     yield "; ".join(map(driver_in_words, state["drivers"])) + "." if state["drivers"] else "No driver."
     yield "; ".join(f"broker {each['number']} {BROKERS[each['state']][1]}" for each in state["brokers"]) + "."

@@ -10,7 +10,7 @@ function grouped(entries) {
   for (const entry of entries) {
     const ends = entry.kind === "commit" || entry.kind === "abort";
     const alike = last && !last.ended && last.producer === entry.producer &&
-      (ends || ["epoch", "state", "batch"].every((key) => last[key] === entry[key]));
+      (ends || ["epoch", "state", "batch", "copy"].every((key) => last[key] === entry[key]));
     if (!alike) {
       last = { ...entry, first: entry.offset, entries: [] };
       groups.push(last);
@@ -25,7 +25,8 @@ function entryWords(room, entry) {
   const { texts, signs } = room.words;
   const control = signs.entries[entry.kind];
   const state = control ? control[1] : signs.entries[entry.state][1];
-  return filled(control || entry.kind !== "row" ? texts.control : texts.row, { ...entry, state }) + (entry.copy ? texts.copy : "");
+  const template = entry.kind !== "row" ? texts.control : entry.state === "plain" ? texts.plain_row : texts.row;
+  return filled(template, { ...entry, state }) + (entry.copy ? texts.copy : "");
 }
 
 function newCell() {
@@ -45,7 +46,8 @@ function showCell(room, node, entry) {
   mark(node, "title", entryWords(room, entry));
   const control = room.words.signs.entries[entry.kind];
   say(node.parts.count, control ? control[0] : entry.count ?? "·");
-  say(node.parts.client, control || !entry.ip ? "" : `.${entry.ip.split(".").pop()}`);
+  const client = control || !entry.ip ? "" : `.${entry.ip.split(".").pop()}`;
+  say(node.parts.client, entry.copy ? `${client} ${room.words.texts.again}` : client);
 }
 
 function logPart(room) {
@@ -90,11 +92,12 @@ function logPart(room) {
         if (piece?.line === line && piece.column + piece.span === column) piece.span += 1;
         else found.push({ group, line, column, span: 1, offset, first: !found.length });
       }
+      (found.find((piece) => piece.span > 1) ?? found[0]).named = true;
       found.at(-1).last = group.ended || group.state !== "open";
       return found;
     });
     keep(bands, pieces, (piece) => piece.offset, () => made("div", { class: "eo-band" }, made("span")), (node, piece) => {
-      const { group, span, first, last } = piece;
+      const { group, span, first, last, named } = piece;
       node.style.gridRow = `${piece.line * 3 + 1} / span 2`;
       node.style.gridColumn = `${piece.column + 1} / span ${span}`;
       mark(node, "data-state", group.state);
@@ -102,8 +105,8 @@ function logPart(room) {
       mark(node, "data-last", !!last);
       const [sign, name] = signs.entries[group.state];
       const kind = group.state === "plain" ? "plain" : "transaction";
-      const size = span >= (group.batch === null ? 5 : 7) ? (group.batch === null ? "_of_none" : "") : "_short";
-      say(node.firstChild, first && span > 1 ? filled(texts[kind + size], { ...group, sign, state: name }) : "");
+      const size = span < 4 ? "_short" : group.batch === null ? "_of_none" : span < 8 ? "_shorter" : "";
+      say(node.firstChild, named && span > 1 ? filled(texts[kind + size], { ...group, sign, state: name }) : "");
     });
     const starts = [...Array(lines).keys()].map((line) => (top + line) * columns).filter((offset) => offset <= end);
     keep(numbers, starts, (offset) => offset, (offset) => made("span", { class: "eo-offset" }, offset), (node, offset) => {

@@ -99,6 +99,7 @@ function trafficPart(room) {
 
 // The room's line, and the auditor's last word.
 function messagePart(room) {
+  const { texts } = room.words;
   const message = made("p", { class: "eo-message", role: "status" });
   const report = made("p", { class: "eo-report", role: "status" });
   return {
@@ -107,7 +108,7 @@ function messagePart(room) {
     draw(state) {
       say(message, state.message);
       const [sign] = room.words.signs.verdicts[state.report?.verdict] ?? [""];
-      say(report, state.report ? filled(room.words.texts.reported, { ...state.report, sign }) : "");
+      say(report, state.report ? filled(texts.reported, { ...state.report, sign, numbers: filled(texts.numbers, state.report) }) : "");
       mark(report, "data-word", state.report?.verdict ?? "");
     },
   };

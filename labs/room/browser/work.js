@@ -27,6 +27,7 @@ function batchesPart(room) {
         say(state, `${sign} ${word}`);
         say(by, each.driver ? filled(texts.batch_by, each) : "");
         say(runs, each.runs > 1 ? filled(texts.runs, each) : "");
+        mark(runs, "title", filled(texts.begun, each));
       });
     },
   };
