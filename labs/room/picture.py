@@ -114,4 +114,6 @@ def _foot(state: dict[str, Any], strikes: list[dict[str, Any]], top: int) -> Ite
         y += 22
     if state["report"]:
         colour = WORD_COLOURS[state["report"]["verdict"]]
-        yield text(LEFT, y + 4, f"final report: {report_in_words(state['report'])}", size=14, weight="bold", colour=colour)
+        yield text(
+            LEFT, y + 4, f"final report: {report_in_words(state['report'])}", size=14, weight="bold", colour=colour
+        )

@@ -46,7 +46,8 @@ def _lines(state: dict[str, Any]) -> Iterator[str]:
         yield f"The auditor's final report: {report_in_words(state['report'])}."
     yield f"{traffic['sent']} records sent, {counted['records']} counted, {counted['behind']} behind."
     yield "; ".join(map(driver_in_words, state["drivers"])) + "." if state["drivers"] else "No driver."
-    yield "; ".join(f"broker {each['number']} {BROKERS[each['state']][1]}" for each in state["brokers"]) + "."
+    brokers = [f"broker {each['number']} {BROKERS[each['state']][1]}" for each in state["brokers"]]
+    yield "; ".join(brokers) + "." if brokers else "No broker."
     if state["batches"]:
         yield "; ".join(map(_batch, state["batches"][-4:])) + "."
     marker = state["marker"]

@@ -120,8 +120,6 @@ TEXTS = {
     "committed": "read_committed",
     "uncommitted": "read_uncommitted",
     "sees": "sees {count} results",
-    "seen_last": "the last ones:",
-    "nothing": "nothing yet",
     "batches": "Batches",
     "batch": "batch {number}",
     "batch_by": "driver {driver}",

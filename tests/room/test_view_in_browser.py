@@ -1,0 +1,394 @@
+"""The room's view in a real browser, without a kernel: live with a room's state, and playing recordings from a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.common.by import By
+
+from labs.equipment.eventually import eventually
+from labs.room.live import recorded_room
+from labs.room.publish import recording_script, script
+from labs.room.recording import load_recording
+from labs.room.state import KEYS, empty_state
+from labs.room.view import RoomView, first_and_last
+from labs.room.words import NUMBERS, ORDERS
+from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
+
+ROOT = Path(__file__).parents[2]
+MARKER = ROOT / "docs" / "recordings" / "with-the-marker.json"
+CHECKPOINT = ROOT / "docs" / "recordings" / "with-a-checkpoint-only.json"
+# Lets two frames pass, since the view draws once a frame.
+DRAWN = "requestAnimationFrame(() => requestAnimationFrame(() => arguments[arguments.length - 1]()))"
+
+
+class ShownRoom:
+    """A room that only has a state."""
+
+    def __init__(self, state: dict[str, Any]):
+        self.state = state
+
+    def subscribe(self, _):
+        return lambda: None
+
+    def do(self, order: str, **arguments: Any) -> None:
+        raise AssertionError("there is no kernel")
+
+
+def state_of(path: Path, time: float) -> dict[str, Any]:
+    """Return what a recording shows at a time, with every order possible."""
+    state = empty_state()
+    for at, changes in load_recording(path)["frames"]:
+        if at <= time:
+            state |= changes
+    return {**state, "possible": list(ORDERS)}
+
+
+@pytest.fixture
+def live(browser, tmp_path):
+    """Show a state on a page without a kernel, as the room's view shows it; return the browser."""
+
+    def live(state: dict[str, Any]):
+        browser.get(static_page(tmp_path, {"room": RoomView(ShownRoom(state))}))
+        wait_for(browser, "return document.body.dataset.ready")
+        browser.execute_async_script(DRAWN)
+        return browser
+
+    yield live
+    assert complaints(browser) == []
+
+
+@pytest.fixture
+def played(browser, tmp_path):
+    """Show a recording; return the browser."""
+
+    def played(path: Path):
+        browser.get(static_page(tmp_path, {"room": recorded_room(path)}))
+        wait_for(browser, "return document.body.dataset.ready")
+        browser.execute_async_script(DRAWN)
+        return browser
+
+    yield played
+    assert complaints(browser) == []
+
+
+def tell(browser, **changes: Any) -> None:
+    """Change traits as a kernel does, and wait until that is drawn."""
+    for key, value in changes.items():
+        browser.execute_script("models.room.set(`now_${arguments[0]}`, arguments[1])", key, value)
+    browser.execute_async_script(DRAWN)
+
+
+def texts(browser, selector: str) -> list[str]:
+    return browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)", selector
+    )
+
+
+def button(browser, order: str, number: int = 0):
+    return browser.find_elements(By.CSS_SELECTOR, f"[data-order='{order}']")[number]
+
+
+def sent(browser) -> list[dict[str, Any]]:
+    """Return the orders since this was last asked."""
+    return browser.execute_script("return models.room.sent.splice(0)")
+
+
+def everything() -> dict[str, Any]:
+    state = state_of(MARKER, 9.2)
+    state["drivers"] = [{"number": 7, "state": "working", "batch": 44, "epoch": 45}]
+    state["drivers"].append({"number": 8, "state": "frozen", "batch": None, "epoch": None})
+    state["brokers"] = [{"number": 0, "state": "running"}, {"number": 1, "state": "killed"}]
+    state["executors"] = {"wanted": 3, "running": 2}
+    state["network"] = {"cut": True, "hold": "held", "held_epoch": 45}
+    next(each for each in state["log"]["entries"][::-1] if each["kind"] == "row")["copy"] = True
+    state["message"] = "kill-executor: there is none just now"
+    state["report"] = {**state["verdict"], "verdict": "valid", "summary": ""}
+    return state
+
+
+def test_every_key_of_the_state_is_drawn(live):
+    state = everything()
+    browser = live(state)
+    verdict, log = state["verdict"], state["log"]
+    assert texts(browser, ".eo-verdict-word") == ["✓valid"]
+    assert texts(browser, ".eo-counts .eo-figure") == [str(verdict[name]) for name in NUMBERS]
+    assert texts(browser, "[data-order=choose-stage]") == state["stage"]["names"]
+    assert texts(browser, "[aria-pressed=true][data-order=choose-stage]") == ["+ batch marker"]
+    assert f"{state['traffic']['sent']} records sent" in texts(browser, ".eo-traffic")[0]
+    assert texts(browser, "[aria-label=Drivers] .eo-state") == ["● working", "❄ frozen"]
+    assert "batch 44 · epoch 45" in texts(browser, ".eo-lives")[0]
+    lives = texts(browser, ".eo-lives")[0]
+    for said in ("broker 1✕ killed", "● 2 of 3 running", "✕ cut", "held: epoch 45"):
+        assert said in lives
+    shown = [entry["offset"] for entry in log["entries"]]
+    cells = texts(browser, ".eo-map .eo-cell")
+    assert 0 < len(cells) <= len(shown)
+    for kind in ("committed", "aborted"):
+        expected = [each for each in log["entries"][-len(cells) :] if each["state"] == kind and each["kind"] == "row"]
+        found = browser.find_elements(By.CSS_SELECTOR, f".eo-map .eo-cell[data-kind=row][data-state={kind}]")
+        assert len(found) == len(expected) > 0, kind
+    assert texts(browser, ".eo-map .eo-cell[data-kind=abort]") == ["A"]
+    assert any("epoch 44 · batch 44" in each for each in texts(browser, ".eo-band[data-state=aborted]"))
+    assert texts(browser, ".eo-stable") == [f"last stable offset {log['stable']}"]
+    assert f"marker: batch {state['marker']['batch']}" in texts(browser, ".eo-marker")[0]
+    counts = [f"sees {state['readers'][name]} results" for name in ("committed", "uncommitted")]
+    assert texts(browser, ".eo-reader-count") == counts
+    assert "aborted" not in {
+        each.get_attribute("data-state")
+        for each in browser.find_elements(By.CSS_SELECTOR, ".eo-reader-committed .eo-cell")
+    }
+    assert browser.find_elements(By.CSS_SELECTOR, ".eo-reader-uncommitted .eo-cell[data-state=aborted]")
+    assert len(texts(browser, ".eo-batch")) == len(state["batches"])
+    assert texts(browser, ".eo-chart .eo-figure") == [
+        str(round(each))
+        for each in (state["traffic"]["per_second"], state["counted"]["per_second"], state["counted"]["behind"])
+    ]
+    assert texts(browser, ".eo-chronicle .eo-what") == [each["words"] for each in state["chronicle"][::-1]]
+    assert texts(browser, ".eo-mark") == [str(each["number"]) for each in state["chronicle"]]
+    assert texts(browser, ".eo-message") == [state["message"]]
+    assert "final report: valid" in texts(browser, ".eo-report")[0]
+    told = {"time": 50.0, "possible": [], "message": ""}
+    assert KEYS and told.keys() <= set(KEYS)
+    tell(browser, **told)
+    assert browser.find_elements(By.CSS_SELECTOR, ".eo-order[aria-disabled=false]") == []
+    assert texts(browser, ".eo-message") == [""]
+
+
+def test_copies_are_marked_and_the_verdict_says_it_in_a_word_and_a_sign(live):
+    browser = live(state_of(CHECKPOINT, 10.5))
+    assert texts(browser, ".eo-verdict-word") == ["✕invalid"]
+    copies = texts(browser, ".eo-map .eo-cell[data-copy=true] .eo-cell-client")
+    assert copies
+    assert all("2×" in each for each in copies)
+    assert texts(browser, ".eo-band") == [each for each in texts(browser, ".eo-band") if "epoch" not in each]
+
+
+ONES = [
+    ("stop-traffic", {}),
+    ("freeze-driver", {}),
+    ("kill-driver", {"driver": 7}),
+    ("start-driver", {}),
+    ("keep-spare", {"on": True}),
+    ("kill-broker", {"broker": 0}),
+    ("freeze-broker", {"broker": 0}),
+    ("kill-executor", {}),
+    ("heal-network", {}),
+    ("deliver-commit", {}),
+    ("delete-checkpoint", {}),
+    ("finish", {}),
+    ("save", {"folder": ""}),
+]
+
+
+def test_each_button_sends_its_order_and_none_when_it_is_impossible(live):
+    browser = live(everything())
+    for order, arguments in ONES:
+        button(browser, order).click()
+        assert sent(browser) == [{"do": order, **arguments}]
+    button(browser, "wake-driver", 1).click()
+    button(browser, "start-broker", 1).click()
+    button(browser, "choose-stage", 1).click()
+    assert sent(browser) == [
+        {"do": "wake-driver", "driver": 8},
+        {"do": "start-broker", "broker": 1},
+        {"do": "choose-stage", "stage": "checkpoint"},
+    ]
+    assert not button(browser, "wake-driver", 0).is_displayed(), "nothing is to be woken"
+    tell(browser, possible=[])
+    for order, _ in [*ONES, ("choose-stage", {})]:
+        assert button(browser, order).get_attribute("aria-disabled") == "true"
+        button(browser, order).click()
+    assert sent(browser) == []
+    assert "not possible now" in button(browser, "finish").get_attribute("title")
+
+
+def test_the_rate_is_sent_when_it_is_chosen_and_not_changed_under_the_hand(live):
+    browser = live(everything())
+    rate = browser.find_element(By.CSS_SELECTOR, ".eo-rate")
+    rate.send_keys(Keys.CONTROL, "a")
+    rate.send_keys("25")
+    tell(browser, traffic={"on": True, "rate": 40, "sent": 9, "per_second": 1.0})
+    assert rate.get_attribute("value") == "25"
+    rate.send_keys(Keys.ENTER)
+    assert sent(browser) == [{"do": "set-rate", "rate": 25}]
+
+
+def press(browser, *keys: str) -> None:
+    for key in keys:
+        ActionChains(browser).send_keys(key).perform()
+
+
+def test_keyboard_alone_suffices_and_keeps_its_place(live):
+    browser = live(everything())
+    reached = []
+    for _ in range(60):
+        press(browser, Keys.TAB)
+        order = browser.execute_script(
+            "return document.activeElement.dataset.order ?? document.activeElement.className"
+        )
+        reached.append(order)
+        if order == "freeze-driver":
+            break
+    assert "eo-rate" in reached
+    assert "choose-stage" in reached
+    press(browser, Keys.SPACE)
+    assert sent(browser) == [{"do": "freeze-driver"}]
+    frozen = {**everything()["drivers"][0], "state": "frozen"}
+    tell(browser, drivers=[frozen], possible=["wake-driver"])
+    assert browser.execute_script("return document.activeElement.dataset.order") == "freeze-driver", "the focus is gone"
+    press(browser, Keys.TAB, Keys.ENTER)
+    assert sent(browser) == [{"do": "wake-driver", "driver": 7}]
+
+
+def seek(browser, time: float) -> None:
+    browser.execute_script(
+        "const slider = document.querySelector('.eo-seek'); slider.value = arguments[0];"
+        "slider.dispatchEvent(new Event('input'))",
+        time,
+    )
+    browser.execute_async_script(DRAWN)
+
+
+def clock(browser) -> float:
+    return float(texts(browser, ".eo-clock")[0].split()[0])
+
+
+def shows(browser, state: dict[str, Any]) -> bool:
+    """Tell whether verdict, log and chronicle stand there as in the state."""
+    figures = [str(state["verdict"][name]) for name in NUMBERS]
+    return (
+        texts(browser, ".eo-counts .eo-figure") == figures
+        and texts(browser, ".eo-stable") == [f"last stable offset {state['log']['stable']}"]
+        and len(texts(browser, ".eo-chronicle li")) == len(state["chronicle"])
+    )
+
+
+def test_a_recording_is_sought_forwards_and_backwards(played):
+    browser = played(MARKER)
+    for time in (30.0, 8.0, 55.9, 0.0, 16.5):
+        seek(browser, time)
+        assert shows(browser, state_of(MARKER, time)), time
+    assert clock(browser) == 16.5
+    assert browser.find_elements(By.CSS_SELECTOR, ".eo-orders [data-order]")
+    assert not any(each.is_displayed() for each in browser.find_elements(By.CSS_SELECTOR, ".eo-orders"))
+
+
+def test_a_recording_is_stepped_from_strike_to_strike(played):
+    browser = played(MARKER)
+    strikes = first_and_last(load_recording(MARKER))[1]["chronicle"]
+    step = {each.text: each for each in browser.find_elements(By.CSS_SELECTOR, ".eo-player button")}
+    for number in range(1, len(strikes) + 1):
+        step["Next strike"].click()
+        browser.execute_async_script(DRAWN)
+        assert texts(browser, ".eo-chronicle .eo-number")[0] == str(number)
+    assert step["Next strike"].get_attribute("aria-disabled") == "true"
+    step["Previous strike"].click()
+    browser.execute_async_script(DRAWN)
+    assert texts(browser, ".eo-chronicle .eo-number")[0] == str(len(strikes) - 1)
+
+
+def test_a_recording_plays_at_its_speed_pauses_and_plays_to_its_end(played):
+    browser = played(MARKER)
+    play = browser.find_element(By.CSS_SELECTOR, ".eo-play")
+    assert play.text == "Play"
+    run = """
+    const [speed, done] = arguments, at = () => parseFloat(document.querySelector(".eo-clock").textContent);
+    const press = (text) => [...document.querySelectorAll(".eo-player button")].find((e) => e.textContent === text).click();
+    press(speed); press("Play");
+    setTimeout(() => { const [from, began] = [at(), performance.now()];
+      setTimeout(() => { const played = at() - from, passed = (performance.now() - began) / 1000;
+        press("Pause"); done([played, passed]); }, 1000); }, 200);
+    """
+    for speed, factor in (("1×", 1), ("4×", 4), ("0.5×", 0.5)):
+        played_seconds, passed = browser.execute_async_script(run, speed)
+        assert played_seconds == pytest.approx(passed * factor, rel=0.35, abs=0.25), speed
+        assert browser.find_element(By.CSS_SELECTOR, ".eo-speeds [aria-pressed=true]").text == speed
+    stopped = clock(browser)
+    browser.execute_async_script(DRAWN)
+    assert clock(browser) == stopped
+    seconds = load_recording(MARKER)["seconds"]
+    seek(browser, seconds - 1)
+    play.send_keys(Keys.SPACE)
+    eventually(lambda: clock(browser) == seconds, 20)
+    assert shows(browser, first_and_last(load_recording(MARKER))[1])
+    assert "final report: valid" in texts(browser, ".eo-report")[0]
+    wait_for(browser, "return document.querySelector('.eo-play').textContent === 'Play'")
+    play.click()
+    wait_for(browser, "return parseFloat(document.querySelector('.eo-clock').textContent) < 30")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_who_sees_badly_can_use_it(live, browser, scheme):
+    set_scheme(browser, scheme)
+    live(everything())
+    assert findings_of_axe(browser) == []
+    background = browser.find_element(By.CSS_SELECTOR, ".eo-room").value_of_css_property("background-color")
+    assert background == ("rgba(22, 25, 28, 1)" if scheme == "dark" else "rgba(255, 255, 255, 1)")
+
+
+@pytest.mark.parametrize("width", [1920, 1280, 800, 500])
+def test_the_page_does_not_scroll_sideways_and_nothing_is_cut_off(live, browser, width):
+    browser.set_window_size(width, 900)
+    live(everything())
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    cut = "return [...document.querySelectorAll('.eo-room button, .eo-name, .eo-state, .eo-figure, .eo-batch')].filter("
+    cut += "(e) => e.clientWidth && e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"
+    assert browser.execute_script(cut) == []
+
+
+def test_an_hour_of_ticks_leaves_no_nodes_behind(live):
+    browser = live(everything())
+    feed = """
+    const [states, done] = arguments, count = () => document.querySelectorAll("*").length;
+    let tick = 0, most = 0;
+    const step = () => {
+      const n = tick % states.length, base = Math.floor(tick / states.length) * 1000;
+      for (const [key, value] of Object.entries(states[n])) {
+        let now = value;
+        if (key === "time") now = tick / 10;
+        if (key === "log") now = { end: value.end + base, stable: value.stable + base,
+          entries: value.entries.map((entry) => ({ ...entry, offset: entry.offset + base })) };
+        if (key === "batches" || key === "drivers") now = value.map((each) => ({ ...each, number: each.number + base }));
+        if (key === "chronicle") now = Array.from({ length: 40 }, (_, k) => ({ ...value[0], number: tick + k + 1 }));
+        models.room.set(`now_${key}`, now);
+      }
+      tick += 1;
+      if (tick > 200) most = Math.max(most, count());
+      if (tick < 2000) tick % 40 ? queueMicrotask(step) : requestAnimationFrame(step);
+      else requestAnimationFrame(() => requestAnimationFrame(() => done([most, count()])));
+    };
+    step();
+    """
+    states = [state_of(MARKER, time) for time in (8.0, 9.0, 12.0, 18.0, 30.0, 50.0)]
+    most, left = browser.execute_async_script(feed, [{k: v for k, v in each.items() if k in KEYS} for each in states])
+    assert left <= most < 1500
+    assert len(texts(browser, ".eo-chronicle li")) == 40
+
+
+def test_on_a_published_page_two_recordings_and_a_room_become_live(browser, tmp_path):
+    """As `make site` does it: a page from a file system, with what a notebook keeps of the view."""
+    stills = [recorded_room(MARKER).as_html(), recorded_room(CHECKPOINT).as_html()]
+    stills.append(RoomView(ShownRoom(state_of(MARKER, 9.2))).as_html())
+    sources = [recording_script(path.stem, ROOT) for path in (MARKER, CHECKPOINT)]
+    for name, text in zip(("one.js", "two.js", "room.js"), [*sources, script()], strict=True):
+        (tmp_path / name).write_text(text)
+    scripts = "".join(f"<script src={name}></script>" for name in ("one.js", "two.js", "room.js"))
+    page = "<!DOCTYPE html><html lang=en><meta charset=utf-8><title>A lesson</title><main><h1>A lesson</h1>{}</main>{}"
+    (tmp_path / "page.html").write_text(page.format("".join(stills), scripts))
+    browser.get((tmp_path / "page.html").as_uri())
+    browser.execute_async_script(DRAWN)
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".eo-room")) == 3
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".eo-player")) == 2
+    assert browser.find_elements(By.TAG_NAME, "img") == []
+    for each, path in zip(browser.find_elements(By.CSS_SELECTOR, ".eo-seek"), (MARKER, CHECKPOINT), strict=True):
+        end = "arguments[0].value = arguments[0].max; arguments[0].dispatchEvent(new Event('input'))"
+        browser.execute_script(end, each)
+        assert each.get_attribute("max") == json.dumps(load_recording(path)["seconds"])
+    browser.execute_async_script(DRAWN)
+    assert texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid"]
+    assert (complaints(browser), findings_of_axe(browser)) == ([], [])
