@@ -152,9 +152,7 @@ def test_every_key_of_the_state_is_drawn(live):
     assert texts(browser, ".eo-mark") == [str(each["number"]) for each in state["chronicle"]]
     assert texts(browser, ".eo-message") == [state["message"]]
     assert "final report: valid" in texts(browser, ".eo-report")[0]
-    told = {"time": 50.0, "possible": [], "message": ""}
-    assert KEYS and told.keys() <= set(KEYS)
-    tell(browser, **told)
+    tell(browser, time=50.0, possible=[], message="")
     assert browser.find_elements(By.CSS_SELECTOR, ".eo-order[aria-disabled=false]") == []
     assert texts(browser, ".eo-message") == [""]
 
@@ -298,7 +296,8 @@ def test_a_recording_plays_at_its_speed_pauses_and_plays_to_its_end(played):
     assert play.text == "Play"
     run = """
     const [speed, done] = arguments, at = () => parseFloat(document.querySelector(".eo-clock").textContent);
-    const press = (text) => [...document.querySelectorAll(".eo-player button")].find((e) => e.textContent === text).click();
+    const buttons = [...document.querySelectorAll(".eo-player button")];
+    const press = (text) => buttons.find((each) => each.textContent === text).click();
     press(speed); press("Play");
     setTimeout(() => { const [from, began] = [at(), performance.now()];
       setTimeout(() => { const played = at() - from, passed = (performance.now() - began) / 1000;
@@ -353,7 +352,8 @@ def test_an_hour_of_ticks_leaves_no_nodes_behind(live):
         if (key === "time") now = tick / 10;
         if (key === "log") now = { end: value.end + base, stable: value.stable + base,
           entries: value.entries.map((entry) => ({ ...entry, offset: entry.offset + base })) };
-        if (key === "batches" || key === "drivers") now = value.map((each) => ({ ...each, number: each.number + base }));
+        if (key === "batches" || key === "drivers")
+          now = value.map((each) => ({ ...each, number: each.number + base }));
         if (key === "chronicle") now = Array.from({ length: 40 }, (_, k) => ({ ...value[0], number: tick + k + 1 }));
         models.room.set(`now_${key}`, now);
       }
@@ -392,3 +392,32 @@ def test_on_a_published_page_two_recordings_and_a_room_become_live(browser, tmp_
     browser.execute_async_script(DRAWN)
     assert texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid"]
     assert (complaints(browser), findings_of_axe(browser)) == ([], [])
+
+
+def test_in_a_jupyterlab(browser, jupyterlab):
+    cells = [
+        "import threading\nfrom labs.room.view import RoomView\nfrom tests.room.test_view import StubRoom, told",
+        "room = StubRoom(**told(), possible=['finish', 'kill-broker'])\nRoomView(room)",
+        "for n in range(30):\n    threading.Thread(target=room.tell, kwargs={'message': f'tick {n}'}).start()",
+        "room.done",
+    ]
+    jupyterlab.open(browser, cells, "room.ipynb")
+    jupyterlab.run(browser)
+    wait_for(browser, "return document.querySelector('.eo-message')?.textContent.startsWith('tick')")
+    assert texts(browser, ".eo-verdict-word") == ["✕invalid"]
+    button(browser, "kill-broker").send_keys(Keys.ENTER)
+    command = "window.jupyterapp.commands.execute(arguments[0], arguments[1])"
+
+    def heard() -> bool:
+        jupyterlab.run(browser, "notebook:run-all-below")
+        return "('kill-broker', {'broker': 0})" in "".join(texts(browser, ".jp-OutputArea-output pre"))
+
+    browser.execute_script(
+        "const { content } = window.jupyterapp.shell.currentWidget; content.activeCellIndex = arguments[0]", 3
+    )
+    eventually(heard, 30)
+    for theme, ink in (("JupyterLab Dark", "rgba(236, 238, 240, 1)"), ("JupyterLab Light", "rgba(28, 30, 33, 1)")):
+        browser.execute_script(command, "apputils:change-theme", {"theme": theme})
+        wait_for(browser, f"return document.body.dataset.jpThemeLight == '{json.dumps(theme.endswith('Light'))}'")
+        assert browser.find_element(By.CSS_SELECTOR, ".eo-room").value_of_css_property("color") == ink
+        assert findings_of_axe(browser, ".eo-room") == []

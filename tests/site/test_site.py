@@ -130,6 +130,30 @@ def test_pages_can_be_read_by_everybody_and_complain_of_nothing(browser, site, s
         assert complaints(browser) == [], page
 
 
+def test_a_recorded_session_of_the_room_plays_to_its_end(browser, site):
+    open_page(browser, site, "docs/operations-room.html")
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".eo-room .eo-play")) == 2
+    assert browser.find_elements(By.CSS_SELECTOR, "img[data-room]") == []
+    end = """
+    const slider = document.querySelector(".eo-seek");
+    slider.value = slider.max - 1;
+    slider.dispatchEvent(new Event("input"));
+    document.querySelector(".eo-play").click();
+    """
+    browser.execute_script(end)
+    wait_for(browser, "return document.querySelector('.eo-report').textContent.includes('final report: valid')")
+    wait_for(browser, "return document.querySelector('.eo-play').textContent === 'Play'")
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    assert (findings_of_axe(browser), complaints(browser)) == ([], [])
+
+
+def test_a_page_that_plays_a_recording_that_is_not_there_is_refused(tmp_path):
+    still = """<img data-room='{"recording": "lost"}' src="data:," alt="a room, and what was struck in it">"""
+    (tmp_path / "README.md").write_text(f"# The lab\n\n{still}\n")
+    with pytest.raises(ValueError, match=r"plays the recording 'lost', and there is no docs/recordings/lost\.json"):
+        build(tmp_path / "site", tmp_path)
+
+
 def test_a_search_by_keyboard_finds_a_term_and_leads_to_it(browser, site):
     open_page(browser, site, LESSON)
     browser.find_element(By.TAG_NAME, "body").send_keys("/")
