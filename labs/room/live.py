@@ -54,7 +54,7 @@ class LiveRoom:
         self.view.rest()
 
     def _show_all(self, audit: Audit | None) -> None:
-        if audit:
+        if audit is not None:
             self.room.wait(lambda state: state["report"])
         self.view.catch_up()
 
