@@ -314,7 +314,7 @@ def test_a_recording_plays_at_its_speed_pauses_and_plays_to_its_end(played):
     seek(browser, seconds - 1)
     play.send_keys(Keys.SPACE)
     eventually(lambda: clock(browser) == seconds, 20)
-    assert shows(browser, first_and_last(load_recording(MARKER))[1])
+    eventually(lambda: shows(browser, first_and_last(load_recording(MARKER))[1]), 20)
     assert "final report: valid" in texts(browser, ".eo-report")[0]
     wait_for(browser, "return document.querySelector('.eo-play').textContent === 'Play'")
     play.click()
