@@ -62,6 +62,8 @@ from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.kafka_request import transaction_coordinator
 from labs.pipeline.two_phase.open_transactions import lingering
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
+from labs.room.live import room
+from labs.room.script import Do, Until
 from labs.runs.attack.attack import attack
 from labs.runs.attack.orders import parse_orders
 from labs.runs.attack.sinks import wrong_sink
@@ -95,6 +97,7 @@ __all__ = [
     "ChaosPlan",
     "DatabaseSink",
     "DecisionLog",
+    "Do",
     "Event",
     "ExactlyOnceKafkaSink",
     "Fault",
@@ -113,6 +116,7 @@ __all__ = [
     "Result",
     "Stage",
     "Supervisor",
+    "Until",
     "as_result",
     "attack",
     "audit",
@@ -179,6 +183,7 @@ __all__ = [
     "replay",
     "replay_bench",
     "replay_on_kafka",
+    "room",
     "run_chaos",
     "run_stage",
     "settle",
