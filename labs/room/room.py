@@ -146,6 +146,7 @@ class Room:
             if not self._closed:
                 self._closed = True
                 self._session.close()
+        self._refuse_the_rest()
 
     def __enter__(self) -> Room:
         return self
@@ -171,7 +172,15 @@ class Room:
                 continue
             told = time.monotonic()
             for subscriber in list(self._subscribers):
-                subscriber(changed)
+                self._tell(subscriber, changed)
+
+    def _tell(self, subscriber: Subscriber, changed: State) -> None:
+        """Tell one; who raises is told no more, and takes nobody along."""
+        try:
+            subscriber(changed)
+        except Exception as error:
+            self._subscribers.remove(subscriber)
+            self._message = f"a view was given up: {type(error).__name__}: {error}"
 
     def _line(self) -> str:
         return self._message or self._session.equipment.trouble or self._session.drivers.stuck or self._session.trouble
@@ -185,9 +194,14 @@ class Room:
                 self._message = f"{order} failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
             self._wait_for_look()
             done.set_result(self._message)
-        while not self._orders.empty():  # nobody shall wait for what is not done any more
-            if rest := self._orders.get():
-                rest[2].set_result("the room is closed")
+        self._refuse_the_rest()
+
+    def _refuse_the_rest(self) -> None:
+        """Answer the orders that nobody carries out any more, since somebody may wait for them."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if rest := self._orders.get_nowait():
+                    rest[2].set_result("the room is closed")
 
     def _wait_for_look(self) -> None:
         """Wait until the state shows what was done."""

@@ -155,6 +155,17 @@ def test_a_frozen_driver_wakes_up_fenced(room):
     assert differences(room.state) == []
 
 
+def test_a_subscriber_that_breaks_is_given_up_and_blinds_nobody(room):
+    def broken(changed):
+        raise ValueError("no such view")
+
+    room.subscribe(broken)
+    assert "a view was given up" in room.wait(lambda state: state["message"])["message"]
+    room.do("keep-spare", on=True).result()
+    time = room.state["time"]
+    room.wait(lambda state: state["time"] > time + 1 and not state["message"])
+
+
 def test_the_rate_is_changed_and_paused(room):
     begin(room, "+ batch marker", Do("set-rate", {"rate": 200}))
     room.wait(lambda state: state["traffic"]["per_second"] > 100)
