@@ -76,7 +76,8 @@ def of_two_drivers(drivers: Drivers, newcomer: Driver) -> Consequence:
     before = [each for each in drivers.living if each is not newcomer]
 
     def look() -> str:
-        gone = [f"driver {each.number} {each.words or each.state}" for each in [*before, newcomer] if each.gone]
+        by_itself = [each for each in [*before, newcomer] if each.gone and each.state != "killed"]
+        gone = [f"driver {each.number} {each.words or each.state}" for each in by_itself]
         return "; ".join(gone) or ("works beside no other" if not before and newcomer.done else "")
 
     return look
@@ -86,17 +87,17 @@ def of_an_outage(act: Act, drivers: Drivers, over: Callable[[], bool]) -> Conseq
     """Kafka was away until `over`: how long nothing was noted, and what became of the drivers meanwhile."""
     began = time.monotonic()
     at_work = [each for each in drivers.living if each.state == "working"]
-    noted: dict[str, int] = {}
+    noted: list[int] = []
+    said: list[str] = []
 
     def look() -> str:
         lost = "".join(f"; driver {each.number} {each.words or each.state}" for each in at_work if each.gone)
-        if not over():
-            return lost.removeprefix("; ")
-        noted.setdefault("then", act.checkpoint.noted)
-        if act.checkpoint.noted <= noted["then"]:
-            return ""
-        noted.setdefault("seconds", round(time.monotonic() - began))
-        return f"batches are noted again after {noted['seconds']} s{lost}"
+        if said or not over():
+            return "".join(said) or lost.removeprefix("; ")
+        noted.append(act.checkpoint.noted)
+        if noted[-1] > noted[0]:
+            said.append(f"batches are noted again after {time.monotonic() - began:.0f} s{lost}")
+        return "".join(said)
 
     return look
 

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import re
 import signal
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,7 +78,7 @@ class Drivers:
         self, options: Options, told: Callable[[Driver, Mapping[str, Any]], object], environment: Mapping[str, str]
     ):
         self.stuck = ""  # why no driver is started any more
-        self.all: deque[Driver] = deque(maxlen=DRIVERS)
+        self.all: list[Driver] = []  # the last ones; who lives is among them
         self._options, self._told, self._environment = options, told, environment
         self._spare: HotSpare | None = None
         self._count = self._in_vain = 0
@@ -147,8 +146,9 @@ class Drivers:
         self.keep_spare(False)
 
     def _start(self) -> Driver:
-        if len(self.all) == DRIVERS and not self.all[0].gone:  # more living ones than can be shown
-            self.kill(self.all[0])
+        gone = [each for each in self.all if each.gone]
+        for each in gone[: max(0, len(self.all) + 1 - DRIVERS)]:
+            self.all.remove(each)
         self._count += 1
         start = self._spare.take if self._spare else functools.partial(JobProcess, environment=self._environment)
         driver = Driver(self._count, start(**self._options()))
