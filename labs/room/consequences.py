@@ -94,8 +94,9 @@ def of_an_outage(act: Act, drivers: Drivers, over: Callable[[], bool]) -> Conseq
         lost = "".join(f"; driver {each.number} {each.words or each.state}" for each in at_work if each.gone)
         if said or not over():
             return "".join(said) or lost.removeprefix("; ")
-        noted.append(act.checkpoint.noted)
-        if noted[-1] > noted[0]:
+        if not noted:
+            noted.append(act.checkpoint.noted)
+        if act.checkpoint.noted > noted[0]:
             said.append(f"batches are noted again after {time.monotonic() - began:.0f} s{lost}")
         return "".join(said)
 

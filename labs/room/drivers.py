@@ -109,11 +109,11 @@ class Drivers:
     def shown(self) -> list[dict[str, Any]]:
         """Return the drivers of the room's state: those that were started, and the spare that waits."""
         spare = self._spare.waiting if self._spare else None
-        shown = [driver.shown() for driver in self.all]
+        shown = [driver.shown() for driver in self._all_but_the_oldest_gone(1 if spare else 0)]
         if spare:
             state = "warm" if spare.is_warm else "starting"
             shown.append({"number": self._count + 1, "state": state, "batch": None, "epoch": None})
-        return shown[-DRIVERS:]
+        return shown
 
     def look(self) -> None:
         """Hear what the drivers tell, note which are gone, and replace the last one that was."""
@@ -146,14 +146,17 @@ class Drivers:
         self.keep_spare(False)
 
     def _start(self) -> Driver:
-        gone = [each for each in self.all if each.gone]
-        for each in gone[: max(0, len(self.all) + 1 - DRIVERS)]:
-            self.all.remove(each)
+        self.all = self._all_but_the_oldest_gone(1)
         self._count += 1
         start = self._spare.take if self._spare else functools.partial(JobProcess, environment=self._environment)
         driver = Driver(self._count, start(**self._options()))
         self.all.append(driver)
         return driver
+
+    def _all_but_the_oldest_gone(self, coming: int) -> list[Driver]:
+        """Return the drivers with room for `coming` more among those that are shown; nobody who lives is left out."""
+        gone = [each for each in self.all if each.gone][: max(0, len(self.all) + coming - DRIVERS)]
+        return [each for each in self.all if each not in gone]
 
     def _judge_end(self, driver: Driver) -> None:
         self._in_vain = 0 if driver.done or driver.state == "fenced" else self._in_vain + 1
