@@ -15,7 +15,7 @@ from typing import Any
 from labs.room.state import STRIKES
 
 Consequence = Callable[[], str]
-SECOND_PART = 15.0  # seconds
+SECOND_PART = 8.0  # seconds
 
 
 @dataclass

@@ -52,6 +52,8 @@ def of_the_frozen(act: Act, driver: Driver) -> Consequence:
             if each.number > ended and each.epoch == driver.epoch
         ]
         said += [f"driver {who} took over at batch {batch}" for batch, who in begun_since()[:1]]
+        if driver.state != "frozen" and not said:
+            return "nothing of it was open, and nobody took over"
         return "; ".join(said) if driver.state == "frozen" else ""
 
     return look
