@@ -6,6 +6,7 @@ first record.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,8 +86,7 @@ class Act:
         }
 
     def begin_anew(self) -> None:
-        """Take an empty checkpoint; the one before is deleted."""
-        self.checkpoint.forget()
+        """Take an empty checkpoint; the one before is left to who still writes to it."""
         self._beginnings += 1
         self.checkpoint = self._new_checkpoint(self._beginnings)
 
@@ -127,10 +127,12 @@ class Act:
         return {"records": records, "per_second": self._speed.of(records), "behind": behind}
 
     def close(self) -> None:
-        """End the traffic and hang up."""
+        """End the traffic, hang up, and delete the checkpoints, when no driver is left."""
         self.live.close()
         self.log.close()
         self.markers.close()
+        for directory in self._equipment.directory.glob(f"checkpoint-{self.number}-*"):
+            shutil.rmtree(directory, ignore_errors=True)
 
     def _name_epoch(self, row: Row, drivers: Mapping[int, Driver]) -> None:
         """Say whose epoch it is: that of the driver which has begun the batch last."""

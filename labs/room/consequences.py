@@ -73,14 +73,18 @@ def of_the_woken(act: Act, driver: Driver) -> Consequence:
     return look
 
 
-def of_two_drivers(drivers: Drivers, newcomer: Driver) -> Consequence:
-    """Two drivers at once: which of them is gone, and why."""
+def of_two_drivers(act: Act, drivers: Drivers, newcomer: Driver) -> Consequence:
+    """Two drivers at once: which of them is gone, and why; or what both have done."""
+    copies = act.log.copies.total()
     before = [each for each in drivers.living if each is not newcomer]
 
     def look() -> str:
         by_itself = [each for each in [*before, newcomer] if each.gone and each.state != "killed"]
         gone = [f"driver {each.number} {each.words or each.state}" for each in by_itself]
-        return "; ".join(gone) or ("works beside no other" if not before and newcomer.done else "")
+        if gone or not newcomer.done:
+            return "; ".join(gone)
+        doubled = act.log.copies.total() - copies
+        return f"both go on{_doubled(doubled)}" if before and doubled else "" if before else "works beside no other"
 
     return look
 

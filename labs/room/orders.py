@@ -84,7 +84,7 @@ class Orders:
     def _start_driver(self) -> None:
         session = self._session
         driver = session.drivers.start()
-        look = consequences.of_two_drivers(session.drivers, driver)
+        look = consequences.of_two_drivers(session.act, session.drivers, driver)
         session.chronicle.note("start-driver", f"driver {driver.number} was started", look)
 
     def _driver(self, verb: str, driver: Driver, at: str) -> None:
@@ -155,6 +155,7 @@ class Orders:
         look = consequences.of_the_deleted(session.act, session.drivers)
         for driver in session.drivers.living:
             session.drivers.kill(driver)
+        session.act.checkpoint.forget()
         session.act.begin_anew()
         session.chronicle.note("delete-checkpoint", "the driver was stopped and its checkpoint deleted", look)
 

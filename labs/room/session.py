@@ -60,7 +60,6 @@ class Session:
         self.network.mend()
         on = old.traffic.on and not self.over
         self.act = Act(self.equipment, old.number + 1, stage, old.traffic.rate, on, self._seed)
-        old.checkpoint.forget()
         self.over, self.report, self.trouble = False, None, ""
         self.drivers.start()
 
