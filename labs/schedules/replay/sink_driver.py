@@ -21,6 +21,7 @@ from labs.schedules.replay.driver import Silent, Step
 from labs.schedules.replay.gated_sink import GatedSink
 
 PATIENCE = 60.0  # seconds
+ENDING = 10.0  # seconds that a driver may need to leave what it is at
 
 
 class Abandoned(BaseException):
@@ -98,6 +99,7 @@ class SinkDriver:
         self.kill()
         self.over.set()
         self._go.release()
+        self._thread.join(ENDING)  # a thread that is in a Kafka client when Python ends may break what that frees
 
     # The driver's side
 
