@@ -7,10 +7,12 @@ import re
 import threading
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from labs.room.live import LiveRoom, recorded_room
+from labs.room.moving_picture import moving_picture
 from labs.room.possible import BROKER_STATES, DRIVER_STATES
 from labs.room.possible import ORDERS as ROOMS_ORDERS
 from labs.room.publish import recording_script, script
@@ -222,3 +224,21 @@ def test_the_scripts_of_a_page_stand_for_themselves(tmp_path):
     assert recording_script("one", tmp_path) == '(globalThis.ROOM_RECORDINGS ??= {})["one"] = {"version":1};\n'
     with pytest.raises(ValueError, match=r"plays the recording 'two', and there is no docs/recordings/two\.json"):
         recording_script("two", tmp_path)
+
+
+def test_the_moving_picture_of_the_readme_is_the_recording_with_the_marker():
+    recording = load_recording(ROOT / "docs" / "recordings" / "with-the-marker.json")
+    drawing = moving_picture(recording)
+    assert (ROOT / "docs" / "pictures" / "room.svg").read_text() == drawing
+    assert drawing.words == recorded_room(ROOT / "docs" / "recordings" / "with-the-marker.json").in_words()
+    ElementTree.fromstring(drawing)
+
+
+def test_a_moving_picture_shows_each_moment_and_rests_at_the_last():
+    recording = load_recording(RECORDINGS[0])
+    drawing = moving_picture(recording, pictures=4, seconds=8.0)
+    moments = [float(each) for each in re.findall(r"· (\d+) s<", drawing)]
+    assert len(moments) == 4
+    assert moments == sorted(moments)
+    assert moments[-1] == round(recording["frames"][-1][1].get("time", recording["seconds"]))
+    assert [drawing.count(f'class="f f{n}"') for n in range(5)] == [1, 1, 1, 1, 0]
