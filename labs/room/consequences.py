@@ -18,7 +18,7 @@ def after_the_driver(act: Act, driver: Driver) -> Consequence:
     """A driver is gone: what became of the batch that it was at, and of those who come after it."""
     checkpoint, copies, ended = act.checkpoint, act.log.copies.copy(), _ended(act)
     batch, begun_since = checkpoint.in_flight, _begun_by_others(checkpoint, driver)
-    had_rows = any(row.kind == "row" and row.batch == batch for row in act.log.entries)
+    rows = [row for row in act.log.entries if row.kind == "row" and row.batch == batch and row.state != "aborted"]
 
     def look() -> str:
         again = act.log.copies - copies
@@ -35,7 +35,7 @@ def after_the_driver(act: Act, driver: Driver) -> Consequence:
         states = [each.state for each in act.log.ended if each.number > ended and each.batch == batch]
         if "aborted" in states:
             said += ", its first transaction aborted"
-        elif act.has_marker and had_rows and checkpoint.noted >= first:
+        elif act.has_marker and rows and checkpoint.noted >= first:
             said += ", and not written again: the marker says it is there"
         return said + _doubled(again[batch])
 
