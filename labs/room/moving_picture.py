@@ -40,7 +40,7 @@ def _body(still: Drawing) -> str:
 
 def _states(recording: dict[str, Any], pictures: int) -> Iterator[dict[str, Any]]:
     """Yield the state at moments that are equally far apart, the last one too."""
-    frames, state = iter(recording["frames"]), {}
+    frames, state = iter(recording["frames"]), dict[str, Any]()
     begun, ended = recording["frames"][0][0], recording["frames"][-1][0]
     ahead = next(frames)
     for n in range(1, pictures + 1):
