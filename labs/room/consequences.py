@@ -6,7 +6,7 @@ Each function is called at the moment of the strike and returns what is asked fr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from labs.room.act import Act
 from labs.room.batches import Checkpoint
@@ -144,14 +144,12 @@ def of_the_deleted(act: Act, drivers: Drivers) -> Consequence:
     return look
 
 
-def of_the_executor(running: Callable[[], int]) -> Consequence:
+def of_the_executor(killed: int, wanted: int, running: Callable[[], Collection[int]]) -> Consequence:
     """An executor is gone: Spark starts another."""
-    before, fewer = running(), []
 
     def look() -> str:
-        if running() < before:
-            fewer.append(True)
-        return "Spark started another one; the driver lives" if fewer and running() >= before else ""
+        replaced = killed not in running() and len(running()) >= wanted
+        return "Spark started another one; the driver lives" if replaced else ""
 
     return look
 

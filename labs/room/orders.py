@@ -112,7 +112,7 @@ class Orders:
         executors = sorted(session.executors(), key=lambda each: each.pid)
         if not executors:
             raise NotDone("kill-executor: there is none just now")
-        look = consequences.of_the_executor(lambda: session.executors_running)
+        look = consequences.of_the_executor(executors[0].pid, len(executors), lambda: session.executor_ids)
         with contextlib.suppress(psutil.NoSuchProcess):
             executors[0].kill()
         session.chronicle.note("kill-executor", f"one of {len(executors)} executors was killed", look)

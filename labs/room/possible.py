@@ -114,7 +114,7 @@ def _state_against(session: Session, order: str, arguments: Mapping[str, Any]) -
         "start-traffic": act.traffic.on and "it is on",
         "stop-traffic": not act.traffic.on and "it is off",
         "start-driver": len(drivers.living) >= MOST_DRIVERS and f"there are {MOST_DRIVERS} already",
-        "kill-executor": not session.executors_running and "there is none beside the driver (executors=2 starts two)",
+        "kill-executor": not session.executor_ids and "there is none beside the driver (executors=2 starts two)",
         "cut-network": network.is_cut and "it is cut already",
         "heal-network": not network.is_cut and "it is whole",
         "hold-commit": _no_commit_to_hold(session),

@@ -26,7 +26,8 @@ class Session:
 
     def __init__(self, stage: str, nodes: int, executors: int, rate: float, spare: bool, seed: int):
         self.began = time.monotonic()
-        self.executors_wanted, self.executors_running = executors, 0
+        self.executors_wanted = executors
+        self.executor_ids: frozenset[int] = frozenset()  # process ids
         self.over = False  # finished, and judged
         self.report: dict[str, Any] | None = None
         self.trouble = ""  # why the log cannot be read
@@ -91,7 +92,7 @@ class Session:
     def _look_for_executors(self) -> None:
         self._looked_for_executors = time.monotonic()
         if self.executors_wanted:
-            self.executors_running = len(self.executors())
+            self.executor_ids = frozenset(each.pid for each in self.executors())
 
     def _blind(self) -> str:
         down = [each for each in self.equipment.shown() if each["state"] != "running"]
@@ -108,7 +109,7 @@ class Session:
             "batches": act.checkpoint.shown(),
             "drivers": self.drivers.shown(),
             "brokers": self.equipment.shown(),
-            "executors": {"wanted": self.executors_wanted, "running": self.executors_running},
+            "executors": {"wanted": self.executors_wanted, "running": len(self.executor_ids)},
             "network": self.network.shown(),
             "log": {"end": log.end, "stable": log.stable, "entries": [row.shown() for row in log.entries]},
             "marker": {"batch": act.marker.batch, "epoch": act.marker.epoch} if act.marker else None,
