@@ -85,11 +85,11 @@ def folders() -> set[Path]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _temporary_folder_with_a_space(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("a place for ünfinished things")
-        patch.setenv("TMPDIR", str(folder))
-        patch.setattr(tempfile, "tempdir", str(folder))
+def _temporary_folder_with_a_space():
+    # A short name: a browser makes a socket in there, whose path may have a hundred characters and no more.
+    with tempfile.TemporaryDirectory(prefix="for ünfinished things ") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
         yield
 
 
