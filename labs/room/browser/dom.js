@@ -61,6 +61,8 @@ function orderButton(room, name, argumentsOf = () => ({})) {
   button.addEventListener("click", () => {
     if (button.getAttribute("aria-disabled") !== "true") room.send({ do: name, ...argumentsOf() });
   });
+  // A button that moves while it is held down is pressed all the same.
+  button.addEventListener("pointerdown", (event) => button.setPointerCapture(event.pointerId));
   return button;
 }
 
