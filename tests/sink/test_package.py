@@ -21,7 +21,7 @@ from labs.evidence.readers.results import read_to_end
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-NEEDED = ("pyspark", "py4j", "pyarrow", "confluent-kafka")
+NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "google-crc32c")
 
 
 def test_exported_names():

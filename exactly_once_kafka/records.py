@@ -1,0 +1,147 @@
+"""Arrow rows as the records of one Kafka record batch.
+
+A record; a varint is zigzag, and a length of -1 stands for null:
+
+    varint  length            bytes of what follows
+    1 byte  attributes        0
+    varint  timestamp delta   0: all records have the batch's timestamp
+    varint  offset delta      place in the batch
+    varint  length of the key, and the key
+    varint  length of the value, and the value
+    varint  number of headers, and for each:
+            varint  length of its key, and the key (UTF-8, never null)
+            varint  length of its value, and the value
+
+All records are made at once: each field is an Arrow array with one element a record, and Arrow joins them.
+
+Rows are Arrow record batches with the columns `key` and `value` (binary or string) and `headers` (list<struct<key,
+value>>). Others are ignored, and one that is absent is null in every row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Tags = Sequence[tuple[str, bytes | None]]  # headers that every record has behind its own
+Field = Any  # a binary Arrow array with one element a record, or a scalar that all of them share
+Integers = NDArray[np.int64]
+
+BINARY = pyarrow.large_binary()
+NOTHING, TWO_ZEROS, NULL = (pyarrow.scalar(of, BINARY) for of in (b"", b"\0\0", b"\1"))  # \1: the varint of -1
+LONGEST_VARINT = 5  # bytes, for a number below 2^31
+JOIN = pc.JoinOptions(null_handling="replace", null_replacement="")
+
+
+def encode_records(rows: pyarrow.RecordBatch, tags: Tags = (), first: int = 0) -> pyarrow.Buffer:
+    """Return the rows as records, one behind the other; the offset delta of the first one is `first`.
+
+    Raises ValueError for a header that is null or has no key.
+    """
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    fields = [
+        TWO_ZEROS,  # attributes and timestamp delta
+        varints(np.arange(first, first + rows.num_rows)),
+        *_with_length(columns.get("key")),
+        *_with_length(columns.get("value")),
+        *_headers(columns.get("headers"), tags),
+    ]
+    lengths = functools.reduce(pc.add, (_length(field) for field in fields))
+    return _bytes(_join(varints(lengths.to_numpy()), *fields))
+
+
+def most_bytes(rows: pyarrow.RecordBatch, tags: Tags = ()) -> Integers:
+    """Return for each row a number of bytes that it does not exceed as a record. Raises as `encode_records`."""
+    tag_bytes = sum(2 * LONGEST_VARINT + len(name.encode()) + len(value or b"") for name, value in tags)
+    bytes_of_row = np.full(rows.num_rows, 2 + 5 * LONGEST_VARINT + tag_bytes)
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if name in ("key", "value"):
+            bytes_of_row += _length(column.cast(BINARY)).to_numpy()
+        elif name == "headers":
+            headers = _Headers.of(column)
+            bytes_of_header = 2 * LONGEST_VARINT + pc.add(_length(headers.keys), _length(headers.values)).to_numpy()
+            bytes_of_row += np.diff(_starts(bytes_of_header)[headers.starts])
+    return bytes_of_row
+
+
+def varints(numbers: Integers) -> pyarrow.Array:
+    """Return each number, of -1 to 2^31 - 1, as a varint."""
+    zigzag = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint32)
+    size = np.ones(len(numbers), np.uint8)
+    for bits in range(7, 7 * LONGEST_VARINT, 7):
+        size += zigzag >> bits != 0
+    longest = size.max(initial=1)
+    padded, used = np.empty((len(numbers), longest), np.uint8), np.empty((len(numbers), longest), np.bool_)
+    for place in range(longest):
+        padded[:, place] = zigzag >> 7 * place | 0x80  # more follow
+        used[:, place] = place < size
+    starts, data = _starts(size), padded[used]
+    data[starts[1:] - 1] &= 0x7F  # none follows the last
+    return _binary(starts, pyarrow.py_buffer(data))
+
+
+class _Headers(NamedTuple):
+    """The headers of all rows, and where those of each row start: one number more than there are rows."""
+
+    keys: pyarrow.Array
+    values: pyarrow.Array
+    starts: Integers
+
+    @classmethod
+    def of(cls, column: pyarrow.Array) -> _Headers:
+        headers = column.flatten()
+        keys, values = headers.flatten()
+        if headers.null_count or keys.null_count:
+            found = "an element" if headers.null_count else "a header's key"
+            raise ValueError(f"column 'headers': {found} is null in a row, and Kafka has no such header: filter it out")
+        count = pc.fill_null(pc.list_value_length(column), 0)
+        return cls(keys.cast(BINARY), values.cast(BINARY), _starts(count.to_numpy()))
+
+
+def _headers(column: pyarrow.Array | None, tags: Tags) -> list[Field]:
+    names, values = ([tag[i] for tag in tags] for i in (0, 1))
+    tag_fields = *_with_length(pyarrow.array(names, pyarrow.string())), *_with_length(pyarrow.array(values, BINARY))
+    encoded_tags = pyarrow.scalar(_bytes(_join(*tag_fields)).to_pybytes(), BINARY)
+    if column is None:
+        return [varints(np.array([len(tags)]))[0], encoded_tags]
+    headers = _Headers.of(column)
+    encoded = _join(*_with_length(headers.keys), *_with_length(headers.values))
+    of_row = _binary(_offsets(encoded)[headers.starts], encoded.buffers()[2])
+    return [varints(np.diff(headers.starts) + len(tags)), of_row, encoded_tags]
+
+
+def _with_length(column: pyarrow.Array | None) -> list[Field]:
+    if column is None:
+        return [NULL]
+    column = column.cast(BINARY)
+    return [varints(pc.fill_null(pc.binary_length(column), -1).to_numpy()), column]
+
+
+def _length(field: Field) -> Any:
+    return pc.fill_null(pc.binary_length(field), 0)
+
+
+def _join(*fields: Field) -> pyarrow.Array:
+    return pc.binary_join_element_wise(*fields, NOTHING, options=JOIN)
+
+
+def _starts(sizes: NDArray[np.integer[Any]]) -> Integers:
+    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+
+
+def _binary(starts: Integers, data: pyarrow.Buffer) -> pyarrow.Array:
+    return pyarrow.LargeBinaryArray.from_buffers(BINARY, len(starts) - 1, [None, pyarrow.py_buffer(starts), data])
+
+
+def _offsets(binary: pyarrow.Array) -> Integers:
+    return np.frombuffer(binary.buffers()[1], np.int64, len(binary) + 1)
+
+
+def _bytes(binary: pyarrow.Array) -> pyarrow.Buffer:
+    return binary.buffers()[2].slice(0, _offsets(binary)[-1])
