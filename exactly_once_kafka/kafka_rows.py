@@ -74,7 +74,7 @@ def kafka_rows(
     the number of all rows. Raises ValueError for a null where Kafka knows none.
     """
     of_all, count = list(tags), 0
-    for batch, is_last in _knowing_the_last(batch for batch in batches if batch.num_rows):
+    for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
         count += batch.num_rows
         columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
         topics = itertools.repeat(topic) if topic else map(_topic, columns["topic"])
@@ -90,7 +90,8 @@ def kafka_rows(
         yield zip(topics, columns["value"], keys, partitions, headers, strict=False)
 
 
-def _knowing_the_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
+def knowing_the_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
+    """Yield each batch and whether it is the last one."""
     waiting = next(batches, None)
     for batch in batches:
         yield waiting, False

@@ -100,17 +100,15 @@ class MarkerStore:
     def send(self, marker: Marker, producer: Producer, patience: Patience) -> None:
         """Make the marker part of the producer's open transaction, and wait until it is acknowledged."""
         failures: list[KafkaError] = []
-        plan = marker.plan if marker.plan in (None, ADOPTED) else json.loads(marker.plan)
-        value = json.dumps({"batch_id": marker.batch_id, "query_id": marker.query_id, "plan": plan})
         failed = lambda error, _: failures.append(error)  # noqa: E731
         with true_cause(producer, self.topic.name):
-            producer.produce(self.topic.name, value, key=self.name, partition=0, on_delivery=failed)
+            producer.produce(self.topic.name, value_of(marker), key=self.name, partition=0, on_delivery=failed)
             acknowledged(producer, 1, failures, patience)
 
     def overwrite(self, marker: Marker, producer: Producer, patience: Patience) -> None:
         """Set the marker in a transaction of its own: an operator's decision."""
         producer.begin_transaction()
-        with aborting_on_failure(producer):
+        with aborting_on_failure(producer.abort_transaction):
             self.send(marker, producer, patience)
         commit(producer, patience)
 
@@ -173,6 +171,12 @@ class MarkerStore:
     def _note(self, error: KafkaError) -> None:
         if error.code() in NO_ENTRY:
             self._refusal = error
+
+
+def value_of(marker: Marker) -> str:
+    """Return the value of the record that is the marker."""
+    plan = marker.plan if marker.plan in (None, ADOPTED) else json.loads(marker.plan)
+    return json.dumps({"batch_id": marker.batch_id, "query_id": marker.query_id, "plan": plan})
 
 
 def _parsed(value: bytes) -> Marker:

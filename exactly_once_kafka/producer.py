@@ -24,7 +24,7 @@ TOO_OLD = 300  # seconds
 class PendingProducer:
     """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id."""
 
-    def __init__(self, settings: dict[str, Any], retire: Producer | None = None):
+    def __init__(self, settings: dict[str, Any], retire: object = None):
         self._settings, self._retired = settings, retire
         self._begin()
 
@@ -86,16 +86,17 @@ def commit(producer: Producer, patience: Patience) -> None:
 
 
 @contextlib.contextmanager
-def aborting_on_failure(producer: Producer) -> Iterator[None]:
+def aborting_on_failure(abort: Callable[[float], object]) -> Iterator[None]:
     """Abort the open transaction if the block fails, so that readers need not wait for its timeout.
 
-    A failure to abort is harmless: the next epoch does it. Nobody waits for it after a query that was stopped.
+    `abort` is given the seconds that it may take. Its failure is harmless: the next epoch does it. Nobody waits for it
+    after a query that was stopped.
     """
     try:
         yield
     except BaseException as error:
-        with contextlib.suppress(KafkaException):
-            producer.abort_transaction(SLICE if isinstance(error, QueryStopped) else 5)
+        with contextlib.suppress(KafkaException, TimeoutError):
+            abort(SLICE if isinstance(error, QueryStopped) else 5)
         raise
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaException, Producer
 from py4j.protocol import Py4JJavaError
@@ -36,17 +36,22 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
-from exactly_once_kafka.cause import true_cause
+from exactly_once_kafka.connection import for_executors
 from exactly_once_kafka.errors import BatchFailed, explain
 from exactly_once_kafka.kafka_rows import check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
-from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.options import LOGGER, producer_settings
 from exactly_once_kafka.patience import Patience, QueryStopped
 from exactly_once_kafka.points import Points, pass_by
-from exactly_once_kafka.producer import PendingProducer, aborting_on_failure, commit
+from exactly_once_kafka.producer import PendingProducer, aborting_on_failure
 from exactly_once_kafka.query import RunningQuery
-from exactly_once_kafka.send import send_rows
+from exactly_once_kafka.transaction import ByDriver, Transaction
+
+if TYPE_CHECKING:
+    from exactly_once_kafka.shared_transaction import Coordinator, LentEpoch, SharedTransaction
+
+WRITERS = ("driver", "executors")
 
 
 class ExactlyOnceKafkaSink(BatchSink):
@@ -59,6 +64,9 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     `marker_topic` holds the marker, by default in a topic of the sink's own, NAME-marker. The sink creates it, and
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
+
+    `writers` says who writes the rows: the "driver", through which all pass then; or the "executors", each its own, in
+    one transaction. That takes Kafka 4.0 or later: where it is older, the driver writes.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
@@ -82,17 +90,21 @@ class ExactlyOnceKafkaSink(BatchSink):
         bootstrap_servers: str,
         marker_topic: str | None = None,
         batch_headers: bool = True,
+        writers: str = "driver",
         points: Points = pass_by,
         **options: Any,
     ):
         super().__init__(name, points)
-        self.topic, self._batch_headers = topic, batch_headers
+        if writers not in WRITERS:
+            raise ValueError(f"writers is {writers!r}: {' or '.join(map(repr, WRITERS))} can write the rows")
+        self.topic, self._batch_headers, self.writers = topic, batch_headers, writers
         self._settings = producer_settings(name, bootstrap_servers, options)
         self._timeout = float(self._settings["transaction.timeout.ms"]) / 1000
         self._store = MarkerStore(
             name, topic_for(name, marker_topic), bootstrap_servers, self._settings, old_topic=topic or marker_topic
         )
-        self._pending: PendingProducer | None = None
+        self._coordinator = self._coordinator_of_executors() if writers == "executors" else None
+        self._pending: PendingProducer | LentEpoch | None = None
         self.to_do = (
             "restore the checkpoint; or give a new query a new name; or, knowing which batch of this checkpoint the "
             f"topic holds last: python -m exactly_once_kafka adopt {name} (its --help says how)"
@@ -102,7 +114,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         check_columns(rows, self.topic)
         batch = self.batch_of(rows, batch_id)
         patience = Patience(self._timeout, batch.stopped)
-        pending, self._pending, producer = self._pending, None, None
+        pending, self._pending, transaction = self._pending, None, None
         try:
             # Before an epoch is taken, look: a query that will be refused, or that finds its batch done, must not
             # fence the one that owns the name.
@@ -110,32 +122,32 @@ class ExactlyOnceKafkaSink(BatchSink):
             if pending is None or not pending.promising:
                 done = self.decide(self._look(batch, patience), batch)
                 pending = None
+                self._choose_writers(patience)
             if not done:
                 # Step 1. A producer with an epoch of its own. Getting the epoch fences every older producer of this
                 # name and ends what it left open; a delayed EndTxn of an earlier batch can then do no harm.
                 pending = pending or self._new_epoch()
-                producer = pending.take(patience)
+                transaction = self._transaction(pending.take(patience))
                 # Step 2. Only now read the marker: from here on, nobody else can change it.
                 marker = self._store.read(patience.anew())
                 # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
                 done = self.decide(marker, batch)
-            if done or producer is None:
+            if done or transaction is None:
                 self.drain(rows)
                 self._pending = pending  # nothing was published under this epoch: it will do for the next batch
             else:
                 # Step 4. Rows and marker in one transaction.
                 self.points("before_write", batch_id)
-                producer.begin_transaction()
-                with aborting_on_failure(producer):
+                transaction.begin()
+                with aborting_on_failure(transaction.abort):
                     middle = functools.partial(self.points, "mid_transaction", batch_id)
-                    with true_cause(producer, self.topic):
-                        send_rows(rows, producer, self.topic, patience, self._tags(batch_id), middle)
-                    self._store.send(Marker.of(batch), producer, patience)
+                    transaction.write(rows, self.topic, self._tags(batch_id), patience, middle)
+                    transaction.mark(Marker.of(batch), patience)
                     self.points("before_commit", batch_id)
-                commit(producer, patience)
+                transaction.commit(patience)
                 self.points("after_commit", batch_id)
                 # For the next batch, while Spark computes it: an epoch may take half a second to get.
-                self._pending = self._new_epoch(retire=producer)
+                self._pending = self._new_epoch(retire=transaction)
         except (KafkaException, TimeoutError) as error:
             # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
             raise BatchFailed(explain(error, self.name, batch_id, patience.elapsed, self._timeout)) from error
@@ -161,8 +173,24 @@ class ExactlyOnceKafkaSink(BatchSink):
                 f"sink {self.name!r}, batch {batch.batch_id}: the checkpoint cannot be read or written: {why}"
             ) from error
 
-    def _new_epoch(self, retire: Producer | None = None) -> PendingProducer:
-        return PendingProducer(self._settings, retire)
+    def _choose_writers(self, patience: Patience) -> None:
+        """Let the driver write after all, and say so, if this Kafka cannot have executors do it."""
+        if self._coordinator and not self._coordinator.suffices(patience.anew()):
+            LOGGER.warning("sink %r: the driver writes, since this Kafka has no transaction.version 2", self.name)
+            self._coordinator, self.writers = None, "driver"
+
+    def _coordinator_of_executors(self) -> Coordinator:
+        from exactly_once_kafka.shared_transaction import Coordinator  # here, because it needs packages of its own
+
+        return Coordinator(self.name, for_executors(self._settings), self._store.topic.name, int(self._timeout * 1000))
+
+    def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:
+        if self._coordinator is None:
+            return PendingProducer(self._settings, retire)
+        return self._coordinator.epoch(retire)
+
+    def _transaction(self, producer: Producer | SharedTransaction) -> Transaction:
+        return producer if isinstance(producer, Transaction) else ByDriver(producer, self._store)
 
     def _tags(self, batch_id: int) -> list[tuple[str, str]]:
         return [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])] if self._batch_headers else []

@@ -1,4 +1,7 @@
-"""What exactly once costs a batch: the same query into Spark's own Kafka sink and into ours, in turn."""
+"""What exactly once costs a batch: the same query into Spark's own Kafka sink and into ours, in turn.
+
+Ours writes once from the driver and once from the executors.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,26 @@ from collections.abc import Callable, Iterator
 
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import replay
 from labs.pipeline.query.ip_count import read_source, start_query
-from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 from labs.runs.cost import sparks_own_sink
 
+SPARKS = "Spark's own sink"
 # rows per batch -> batches per run
 SIZES = {100: 40, 10_000: 20, 1_000_000: 3}
 
 
 def measure(rounds: int = 4) -> Iterator[dict[str, float]]:
-    """Yield one row per batch size: medians over the batches of each sink, Spark's and ours, in milliseconds.
+    """Yield one row per batch size: medians over the batches of each sink, in milliseconds.
 
-    `write` is Spark's own `addBatch`: computing the rows, writing and committing them; `added` is what ours takes
-    longer. `batch` is all of a batch, with Spark's planning and checkpoint (`triggerExecution`); the ratio of the
-    two is the throughput ratio. The first batch of each run, which warms up, is left out. Runs alternate.
+    `write` is Spark's `addBatch`: computing the rows, writing and committing them. `batch` is all of a batch, with
+    Spark's planning and checkpoint (`triggerExecution`); the ratio of two is that of their throughputs. The first batch
+    of each run, which warms up, is left out. Runs alternate.
     """
     with Broker(jvm_options=()) as broker:
         servers = broker.bootstrap_servers
@@ -36,36 +39,31 @@ def measure(rounds: int = 4) -> Iterator[dict[str, float]]:
         for size, batches in SIZES.items():
             source = create_topic(servers, f"rows_{size}", 2)
             replay(Traffic(requests=size * (batches + 1), disorder_ms=0), servers, source)
-            times: dict[type, list[dict[str, int]]] = {AtLeastOnceKafkaSink: [], ExactlyOnceKafkaSink: []}
+            times: dict[str, list[dict[str, int]]] = {SPARKS: [], **{writers: [] for writers in WRITERS}}
             for _ in range(rounds):
                 for kind, measured in times.items():
                     measured += _run(spark, servers, source, kind, size)
-            sparks, ours = times.values()
-            writes, batch_times = _medians("addBatch", sparks, ours), _medians("triggerExecution", sparks, ours)
-            yield {
-                "rows per batch": size,
-                "batches": len(ours),
-                "write, Spark's sink [ms]": writes[0],
-                "write, exactly once": writes[1],
-                "added [ms]": writes[1] - writes[0],
-                "whole batch, Spark's sink [ms]": batch_times[0],
-                "whole batch, exactly once": batch_times[1],
-                "throughput ratio": batch_times[0] / batch_times[1],
-            }
+            row: dict[str, float] = {"rows per batch": size, "batches": len(times[SPARKS])}
+            for kind, measured in times.items():
+                row[f"write, {kind} [ms]"] = _median("addBatch", measured)
+                row[f"batch, {kind} [ms]"] = _median("triggerExecution", measured)
+            for kind in WRITERS:
+                row[f"throughput of {kind} to {SPARKS}"] = row[f"batch, {SPARKS} [ms]"] / row[f"batch, {kind} [ms]"]
+            yield row
 
 
-def _medians(name: str, *sinks: list[dict[str, int]]) -> list[float]:
-    return [statistics.median(durations[name] for durations in sink) for sink in sinks]
+def _median(name: str, batches: list[dict[str, int]]) -> float:
+    return statistics.median(durations[name] for durations in batches)
 
 
-def _sink(kind: type, servers: str, topic: str) -> Callable[[DataFrame, int], object]:
+def _sink(kind: str, servers: str, topic: str) -> Callable[[DataFrame, int], object]:
     """Return our sink, or a foreachBatch function that is Spark's own and nothing else."""
-    if kind is ExactlyOnceKafkaSink:
-        return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, batch_headers=False)
-    return sparks_own_sink(topic, servers)
+    if kind == SPARKS:
+        return sparks_own_sink(topic, servers)
+    return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, batch_headers=False, writers=kind)
 
 
-def _run(spark, servers: str, source: str, kind: type, size: int) -> list[dict[str, int]]:
+def _run(spark, servers: str, source: str, kind: str, size: int) -> list[dict[str, int]]:
     """Copy the source through one sink and return Spark's durations of each full batch, in ms."""
     topic = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1)
     rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")

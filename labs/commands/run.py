@@ -143,6 +143,7 @@ def _sink(arguments: argparse.Namespace, points):
         arguments.sink_topic,
         bootstrap_servers=arguments.bootstrap_servers,
         transaction_timeout_ms=arguments.transaction_timeout_ms,
+        writers="executors" if arguments.sink == "by-executors" else "driver",
         points=points,
     )
 

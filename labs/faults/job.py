@@ -25,7 +25,14 @@ from labs.equipment.spark_daemon import is_executor
 from labs.faults.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-SINKS = ("exactly-once", "no-marker", "at-least-once", "not-idempotent")  # what its option `sink` can be
+# What its option `sink` can be: the exactly-once sink, which writes from the driver or "by-executors", and lesser ones.
+SINKS = ("exactly-once", "by-executors", "no-marker", "at-least-once", "not-idempotent")
+    "exactly-once",
+    "by-executors",
+    "no-marker",
+    "at-least-once",
+    "not-idempotent",
+)  # what its option `sink` can be
 
 
 class JobFailed(RuntimeError):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
-
-from confluent_kafka import Producer
+from typing import Any, Protocol, cast
 
 from exactly_once_kafka.batch import Batch, Marker
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.transaction import Transaction
 from labs.equipment.eventually import eventually
 from labs.schedules.replay.checkpoint import SmallCheckpoint
 
@@ -60,9 +59,9 @@ class GatedSink(ExactlyOnceKafkaSink):
         previous = spelled({"end": planned[batch_id - 1]}) if batch_id else None
         return Batch("a query", batch_id, spelled({"end": planned[batch_id]}), previous, self._driver.over.is_set)
 
-    def _new_epoch(self, retire: Producer | None = None) -> PendingProducer:
+    def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer:
         self._pass("fence", ahead=retire is not None)
-        pending = super()._new_epoch(retire)
+        pending = cast(PendingProducer, super()._new_epoch(retire))  # the driver writes
         if retire is None:
             eventually(lambda: not pending._thread.is_alive() or self._driver.over.is_set(), PATIENCE, 0.01)
         else:

@@ -1,0 +1,144 @@
+"""A Kafka cluster as its own protocol shows it: requests to a partition's leader or to a transaction's coordinator.
+
+The connections, with TLS and SASL, and the requests are kafka-python's; this says whom to ask, and until when.
+No thread is started: what is under way moves on while somebody waits in `ask` or `wait`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka.errors import (
+    KafkaConnectionError,
+    NodeNotReadyError,
+    NoError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kafka.future import Future
+from kafka.net import KafkaConnectionManager, NetworkSelector
+from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, FindCoordinatorRequest
+from kafka.structs import TopicPartition
+
+from exactly_once_kafka.patience import SLICE, Patience
+
+MOVED = (KafkaConnectionError, NodeNotReadyError, NotCoordinatorError, RequestTimedOutError)
+RETRY = 0.02  # seconds between two tries
+SETTINGS = {
+    "max_in_flight_requests_per_connection": 1000,  # each writer counts its own
+    "reconnect_backoff_max_ms": 500,
+    "receive_message_max_bytes": 10_000_000,
+}
+
+
+class Cluster:
+    """The cluster that `settings` (kafka-python's names) lead to. Use it in one thread at a time.
+
+    Errors are those of kafka.errors; where nobody answers in time, TimeoutError; and whatever `patience` raises.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]):
+        self._net = NetworkSelector(slow_task_threshold_secs=0)
+        self._coordinators: dict[str, Any] = {}  # transactional id -> node
+        self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
+
+    def partitions(self, topic: str, patience: Patience) -> int:
+        """Return how many partitions a topic has."""
+        return int(self.patiently(lambda: self._count(topic, patience), patience))
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Return the leader's node id, or None while there is none or it is not known."""
+        node = self._manager.cluster.leader_for_partition(TopicPartition(topic, partition))
+        return None if node in (None, -1) else int(node)
+
+    def transaction_version(self, patience: Patience) -> int:
+        """Return the level of the cluster's feature transaction.version: from 2 on, EndTxn gives the next epoch."""
+        request = ApiVersionsRequest(client_software_name="exactly-once-kafka", client_software_version="1")
+        answer = self.patiently(lambda: self.ask(request, None, patience), patience)
+        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        return int(levels.get("transaction.version", 0))
+
+    def ask_coordinator(self, transactional_id: str, request: Any, patience: Patience) -> Any:
+        """Return the answer of a transactional id's coordinator, wherever it is by now. Raises what it refuses."""
+        return self.patiently(lambda: self._ask_coordinator(transactional_id, request, patience), patience)
+
+    def patiently(self, attempt: Any, patience: Patience) -> Any:
+        """Repeat what fails because a broker is away, moving or busy. Raises TimeoutError with the last failure."""
+        while True:
+            try:
+                return attempt()
+            except Exception as error:
+                if not getattr(error, "retriable", False):
+                    raise
+                if not patience.lasts():
+                    raise TimeoutError(f"Kafka gave no answer for {patience.elapsed:.0f} s; last: {error}") from error
+            self.wait(RETRY)
+
+    def ask(self, request: Any, node: int | str | None, patience: Patience) -> Any:
+        """Return a node's answer; None stands for any node."""
+        self.connect(patience)
+        return self._answer(self.send(request, self._manager.least_loaded_node() if node is None else node), patience)
+
+    def send(self, request: Any, node: int | str) -> Future:
+        """Send a request; the future has failed already if the node cannot be reached just now."""
+        return self._manager.send(request, node)
+
+    def wait(self, seconds: float) -> None:
+        """Let what is under way move on, until something happens or the time is up."""
+        self._net.poll(timeout_ms=seconds * 1000)
+
+    def connect(self, patience: Patience) -> None:
+        """Connect, unless that is done."""
+        if not self._manager.bootstrapped:
+            self._answer(self._manager.bootstrap_async(timeout_ms=patience.seconds * 1000), patience)
+
+    def look_again(self) -> Future:
+        """Ask who leads what by now."""
+        return self._manager.cluster.request_update()
+
+    def follow(self, topic: str) -> None:
+        """Keep an eye on who leads the topic's partitions."""
+        self._manager.cluster.add_topic(topic)
+
+    def close(self) -> None:
+        self._manager.close()
+        self._net.close()
+
+    def _answer(self, future: Future, patience: Patience) -> Any:
+        while not future.is_done:
+            if not patience.lasts():
+                raise TimeoutError(f"Kafka gave no answer for {patience.elapsed:.0f} s")
+            self._net.poll(timeout_ms=SLICE * 1000, future=future)
+        if future.exception is not None:
+            raise future.exception
+        return future.value
+
+    def _count(self, topic: str, patience: Patience) -> int:
+        self.connect(patience)
+        if known := self._manager.cluster.partitions_for_topic(topic):
+            return len(known)
+        self.follow(topic)
+        self._answer(self.look_again(), patience)
+        if known := self._manager.cluster.partitions_for_topic(topic):
+            return len(known)
+        raise UnknownTopicOrPartitionError(topic)
+
+    def _ask_coordinator(self, transactional_id: str, request: Any, patience: Patience) -> Any:
+        if transactional_id not in self._coordinators:
+            asked = FindCoordinatorRequest(version=3, key=transactional_id, key_type=CoordinatorType.TRANSACTION.value)
+            found = self.ask(asked, None, patience)
+            self._coordinators[transactional_id] = self._manager.cluster.add_coordinator(
+                found, CoordinatorType.TRANSACTION, transactional_id
+            )
+        try:
+            answer = self.ask(request, self._coordinators[transactional_id], patience)
+            error = for_code(answer.error_code)
+            if error is not NoError:
+                raise error(error.description)
+        except MOVED:
+            del self._coordinators[transactional_id]
+            raise
+        return answer

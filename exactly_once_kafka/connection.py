@@ -1,0 +1,37 @@
+"""The sink's settings for a connection, which have librdkafka's names, by the names of kafka-python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NAMES = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+}
+OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm"}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return kafka-python's settings. Raises ValueError for one that it has no like of."""
+    connection = {NAMES[key]: value for key, value in settings.items() if key in NAMES}
+    unknown = [key for key in settings if (key.startswith(OF_LOGIN) or key == "oauth_cb") and key not in UNDERSTOOD]
+    if unknown:
+        raise ValueError(f"executors cannot connect with {', '.join(unknown)}")
+    if connection.get("sasl_mechanism", "PLAIN") not in MECHANISMS:
+        raise ValueError(f"executors cannot log in by {connection['sasl_mechanism']}")
+    if "security_protocol" in connection:
+        connection["security_protocol"] = connection["security_protocol"].upper()
+    if settings.get("ssl.endpoint.identification.algorithm") == "none":
+        connection["ssl_check_hostname"] = False
+    return connection

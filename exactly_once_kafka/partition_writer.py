@@ -1,0 +1,114 @@
+"""One Kafka partition, written by one process in a transaction that several share: numbered, pipelined, repeated alike.
+
+The broker takes a batch only if its sequence number follows the last one's, under the newest epoch, and knows the last
+five batches again. So at most five are under way, what has to be sent again is sent with the same bytes, and a batch
+that overtook another is refused and comes again in its turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import NamedTuple
+
+from kafka.errors import DuplicateSequenceNumberError, KafkaError, NoError, OutOfOrderSequenceNumberError, for_code
+from kafka.future import Future
+from kafka.protocol.producer.produce import ProduceRequest
+
+from exactly_once_kafka.cluster import RETRY, Cluster
+
+VERSION = 12  # of Produce: from here on, a leader enrols its partition in the transaction by itself (KIP-890)
+IN_FLIGHT = 5
+BROKER_TIMEOUT = 30_000  # milliseconds for a leader to hear of its followers
+
+
+class Piece(NamedTuple):
+    """An encoded record batch and the number of its records."""
+
+    content: bytes
+    records: int
+
+
+class PartitionWriter:
+    """Sends record batches to the leader of a partition, as `step` is called. Raises KafkaError for what is final."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, topic: str, partition: int):
+        self.topic, self.partition = topic, partition
+        self.added = self.acknowledged = 0  # records
+        self.waiting = 0  # bytes
+        self.heard = time.monotonic()  # when something was acknowledged last
+        self.trouble: Exception | None = None  # why the last try failed, until something is acknowledged
+        self._cluster, self._transactional_id = cluster, transactional_id
+        self._pieces: deque[Piece] = deque()  # not acknowledged
+        self._answers: deque[Future] = deque()  # to the first of them
+        self._enrolled = self._again = False
+        self._rests_until = 0.0
+        cluster.follow(topic)
+
+    def add(self, piece: Piece) -> None:
+        """Send it when its turn comes."""
+        if not self._pieces:
+            self.heard = time.monotonic()
+        self._pieces.append(piece)
+        self.added += piece.records
+        self.waiting += len(piece.content)
+
+    @property
+    def done(self) -> bool:
+        return not self._pieces
+
+    def step(self) -> None:
+        """Take what was answered, and send what may be sent."""
+        while self._answers and self._answers[0].is_done:
+            self._hear(self._answers.popleft())
+        if self._again:
+            if self._answers or time.monotonic() < self._rests_until:
+                return  # what is under way comes back first; then everything is sent in its order again
+            self._again = False
+        most = IN_FLIGHT if self._enrolled else 1  # the first one enrols the partition
+        while len(self._answers) < min(most, len(self._pieces)):
+            answer = self._send(self._pieces[len(self._answers)])
+            if answer.is_done:  # not sent at all
+                self._fail(answer.exception or RuntimeError("a request was answered before it was sent"))
+                return
+            self._answers.append(answer)
+
+    def _send(self, piece: Piece) -> Future:
+        leader = self._cluster.leader(self.topic, self.partition)
+        if leader is None:
+            return Future().failure(KafkaError(f"nobody leads {self.topic}-{self.partition}"))
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(index=self.partition, records=piece.content)
+        request = ProduceRequest(
+            version=VERSION,
+            transactional_id=self._transactional_id,
+            acks=-1,
+            timeout_ms=BROKER_TIMEOUT,
+            topic_data=[topic(name=self.topic, partition_data=[data])],
+        )
+        return self._cluster.send(request, leader)
+
+    def _hear(self, answer: Future) -> None:
+        if answer.exception is not None:
+            self._fail(answer.exception)
+            return
+        [topic] = answer.value.responses
+        [partition] = topic.partition_responses
+        error = for_code(partition.error_code)
+        if error in (NoError, DuplicateSequenceNumberError) and not self._again:
+            piece = self._pieces.popleft()
+            self.acknowledged += piece.records
+            self.waiting -= len(piece.content)
+            self._enrolled, self.trouble, self.heard = True, None, time.monotonic()
+        elif error is OutOfOrderSequenceNumberError and self._again:
+            pass  # it overtook one that was not taken
+        elif error.retriable:
+            self._fail(error(f"{self.topic}-{self.partition}: {partition.error_message or error.description}"))
+        elif error not in (NoError, DuplicateSequenceNumberError):
+            raise error(f"{self.topic}-{self.partition}: {partition.error_message or error.description}")
+
+    def _fail(self, error: Exception) -> None:
+        self.trouble, self._again = error, True
+        self._rests_until = time.monotonic() + RETRY
+        if getattr(error, "invalid_metadata", True):
+            self._cluster.look_again()

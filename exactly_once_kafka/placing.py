@@ -1,0 +1,103 @@
+"""Which task writes which row: all rows of a Kafka partition go to one task, since its records are numbered there.
+
+A row's Kafka partition is the one that its column `partition` names, or the one that every Java client would choose for
+its key. Rows with neither are spread: those of one task and one micro-batch share a partition.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow
+import pyarrow.compute
+from pyspark.sql import DataFrame
+
+from exactly_once_kafka.partitioner import partitions_of as partitions_of_keys
+
+WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
+
+PartitionsOf = Callable[[str], int]
+Batches = Iterator[pyarrow.RecordBatch]
+
+
+class Placed(NamedTuple):
+    """Rows for one Kafka partition."""
+
+    topic: str
+    partition: int
+    rows: pyarrow.RecordBatch
+
+
+def handed_out(rows: DataFrame, topic: str | None, partitions: int, assign: Callable[[Batches], Batches]) -> DataFrame:
+    """Return the rows so that all of a Kafka partition are in one of Spark's.
+
+    `partitions` is how many the topic has, or a bound on the tasks if the rows name their topics; `assign` is what
+    calls `with_writers`, in tasks of its own, where rows have to change places.
+    """
+    if topic and not {"key", "partition"} & set(rows.columns):
+        return rows.coalesce(partitions)
+    writers = writers_of(rows, partitions)
+    if writers == 1:
+        return rows.coalesce(1)
+    fields = [field for field in rows.schema.fields if field.name != "partition"]
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
+    assigned = rows.mapInArrow(assign, f"{columns}, `partition` int, `{WRITER}` int")
+    by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 can only go by a hash of it
+    handed: DataFrame = by_writer(writers, WRITER).drop(WRITER)
+    return handed
+
+
+def writers_of(rows: DataFrame, partitions: int) -> int:
+    return min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+
+
+def with_writers(
+    batches: Batches, topic: str | None, partitions_of: PartitionsOf, spread: int, writers: int
+) -> Batches:
+    """Give each row its Kafka partition and the writer of that."""
+    for batch in batches:
+        for placed in split(batch, topic, partitions_of, spread):
+            writer = (zlib.crc32(placed.topic.encode()) + placed.partition) % writers
+            rows = placed.rows
+            if "partition" in rows.schema.names:
+                rows = rows.drop_columns("partition")
+            for name, number in (("partition", placed.partition), (WRITER, writer)):
+                rows = rows.append_column(name, pyarrow.repeat(pyarrow.scalar(number, pyarrow.int32()), rows.num_rows))
+            yield rows
+
+
+def split(batch: pyarrow.RecordBatch, topic: str | None, partitions_of: PartitionsOf, spread: int) -> Iterator[Placed]:
+    """Yield the rows of each Kafka partition, in their order. Rows that are to be spread go to the partition `spread`.
+
+    Raises ValueError for a row without a topic.
+    """
+    for name, rows in _by_topic(batch, topic):
+        numbers = _partitions(rows, partitions_of(name), spread)
+        present = np.unique(numbers)
+        for number in present:
+            chosen = rows if len(present) == 1 else rows.filter(pyarrow.array(numbers == number))
+            yield Placed(name, int(number), chosen)
+
+
+def _by_topic(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
+    if topic:
+        yield topic, batch
+        return
+    topics = batch.column("topic")
+    if topics.null_count:
+        raise ValueError("column 'topic' is null in a row, and the sink has no topic of its own: fill or filter it")
+    for name in pyarrow.compute.unique(topics):
+        yield name.as_py().decode(errors="replace"), batch.filter(pyarrow.compute.equal(topics, name))
+
+
+def _partitions(rows: pyarrow.RecordBatch, count: int, spread: int) -> npt.NDArray[np.int32]:
+    numbers = np.full(rows.num_rows, -1, np.int32)
+    if "partition" in rows.schema.names:
+        numbers = np.asarray(pyarrow.compute.fill_null(rows.column("partition"), -1), np.int32)
+    if "key" in rows.schema.names and (numbers < 0).any():
+        numbers = np.where(numbers < 0, partitions_of_keys(rows.column("key"), count), numbers)
+    return np.where(numbers < 0, spread % count, numbers)

@@ -1,0 +1,157 @@
+"""What a task on an executor does for the sink: it writes its rows into the transaction that the driver has begun.
+
+A task must be the only one that ever wrote to its Kafka partitions in this transaction, so one that is run again, or
+whose stage is, writes nothing and says so: the driver then aborts, and the batch is repeated as a whole.
+
+A report says what came of it, also where it failed: an exception would make Spark run the task again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow
+from kafka.errors import KafkaError
+from pyspark import TaskContext
+
+from exactly_once_kafka.cluster import Cluster
+from exactly_once_kafka.kafka_rows import Tags, knowing_the_last
+from exactly_once_kafka.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.placing import Batches, split, with_writers
+from exactly_once_kafka.record_batch import ProducerId, cut, encode
+
+TagBytes = list[tuple[str, bytes]]
+
+MOST_WAITING = 16 << 20  # bytes of a task that are not acknowledged
+
+# Spark tells Python the attempt of the task, and of the stage only in the name of the thread that computes the rows:
+# "Executor task launch worker for task 0.0 in stage 2.1 (TID 3)". The first row of each task has it.
+THREAD = "exactly_once_thread"
+FIRST_ROW = "monotonically_increasing_id() % 8589934592 = 0"
+THREAD_OF_FIRST_ROW = f"IF({FIRST_ROW}, java_method('java.lang.Thread', 'currentThread'), NULL)"
+ATTEMPT_OF_STAGE = re.compile(r" in stage \d+\.(\d+) ")
+
+_clusters: dict[str, Cluster] = {}  # of this process, which Spark uses again for later tasks
+
+
+@dataclass(frozen=True)
+class Report:
+    """`written`: [topic, partition, records acknowledged] of each; `code` is Kafka's for what went wrong, or None."""
+
+    rows: int = 0
+    written: list[tuple[str, int, int]] = field(default_factory=list)
+    error: str = ""
+    code: int | None = None
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """A transaction to take part in: whose it is, where rows go, what headers they get, and how long to wait for Kafka.
+
+    `connection` has kafka-python's settings. `spread` differs from one micro-batch to the next.
+    """
+
+    connection: dict[str, Any]
+    transactional_id: str
+    producer: ProducerId
+    topic: str | None
+    tags: Tags
+    seconds: float
+    spread: int
+    writers: int
+
+    def assign(self, batches: Batches) -> Batches:
+        """Give each row its Kafka partition and its writer."""
+        cluster, spread = _cluster(self.connection), self._spread()
+        partitions_of = lambda topic: cluster.partitions(topic, Patience(self.seconds))  # noqa: E731
+        yield from with_writers(batches, self.topic, partitions_of, spread, self.writers)
+
+    def write(self, batches: Batches) -> Batches:
+        """Write all rows, and yield one row: the report, as JSON in the column `report`."""
+        try:
+            report = self._write(batches)
+        except KafkaError as error:
+            report = Report(error=str(error), code=getattr(error, "errno", None))
+        except (TimeoutError, ValueError) as error:
+            report = Report(error=f"{type(error).__name__}: {error}")
+        yield pyarrow.RecordBatch.from_pylist([{"report": json.dumps(vars(report))}])
+
+    def _write(self, batches: Batches) -> Report:
+        context = TaskContext.get()
+        if context is None or context.attemptNumber() > 0:
+            return Report(error=AGAIN)
+        cluster, writers, rows = _cluster(self.connection), dict[tuple[str, int], PartitionWriter](), 0
+        partitions_of = lambda topic: cluster.partitions(topic, Patience(self.seconds))  # noqa: E731
+        tags = self._tags(context.partitionId())
+        for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
+            if not rows and not _in_first_attempt(batch):
+                return Report(error=AGAIN)
+            rows += batch.num_rows
+            parts = list(split(batch.drop_columns(THREAD), self.topic, partitions_of, self._spread()))
+            for n, (topic, partition, part) in enumerate(parts, 1):
+                if (topic, partition) not in writers:
+                    writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
+                total = [("batch_rows", str(rows).encode())] if tags and is_last and n == len(parts) else []
+                self._add(writers[topic, partition], part, tags, total)
+            self._send(cluster, list(writers.values()), MOST_WAITING)
+        self._send(cluster, list(writers.values()), 0)
+        return Report(rows, [(each.topic, each.partition, each.acknowledged) for each in writers.values()])
+
+    def _send(self, cluster: Cluster, writers: list[PartitionWriter], most: int) -> None:
+        """Go on until at most so many bytes wait for an acknowledgement."""
+        while True:
+            for writer in writers:
+                writer.step()
+            cluster.wait(0)
+            busy = [writer for writer in writers if not writer.done]
+            if not busy or sum(writer.waiting for writer in busy) < most:
+                return
+            slowest = min(busy, key=lambda writer: writer.heard)
+            if time.monotonic() - slowest.heard > self.seconds:
+                why = f"; last: {slowest.trouble}" if slowest.trouble else ""
+                name = f"{slowest.topic}-{slowest.partition}"
+                raise TimeoutError(f"{name} acknowledged nothing for {self.seconds:g} s{why}")
+            cluster.wait(SLICE)
+
+    def _add(self, writer: PartitionWriter, rows: pyarrow.RecordBatch, tags: TagBytes, total: TagBytes) -> None:
+        """Encode rows of the writer's partition; the last of them gets `total` besides the `tags`."""
+        pieces = list(cut(rows, [*tags, *total]))
+        for piece in pieces:
+            of_last = total if piece is pieces[-1] else []
+            now = int(time.time() * 1000)
+            content = encode(piece, self.producer, writer.added, now, tags=tags, tags_of_last=of_last)
+            writer.add(Piece(content, piece.num_rows))
+
+    def _tags(self, task: int) -> TagBytes:
+        """Return the headers of every record. Each task's part of an attempt has a name, and a total, of its own."""
+        return [(key, f"{value}.{task}".encode() if key == "attempt" else value.encode()) for key, value in self.tags]
+
+    def _spread(self) -> int:
+        context = TaskContext.get()
+        return self.spread + (context.partitionId() if context else 0)
+
+
+AGAIN = "a task was run again"
+
+
+def _in_first_attempt(batch: pyarrow.RecordBatch) -> bool:
+    """Tell, from the first row of a task, whether its stage runs for the first time. If that is not said, it is not."""
+    found = ATTEMPT_OF_STAGE.search(str(batch.column(THREAD)[0]))
+    return bool(found and found[1] == "0")
+
+
+def _cluster(connection: dict[str, Any]) -> Cluster:
+    key = json.dumps(connection, sort_keys=True, default=str)
+    if key not in _clusters:
+        _clusters[key] = Cluster(connection)
+    return _clusters[key]
+
+
+def reports(rows: Iterable[Any]) -> list[Report]:
+    return [Report(**json.loads(row.report)) for row in rows]
