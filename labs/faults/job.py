@@ -27,12 +27,6 @@ from labs.faults.fault import Fault
 ROOT = Path(__file__).resolve().parents[2]
 # What its option `sink` can be: the exactly-once sink, which writes from the driver or "by-executors", and lesser ones.
 SINKS = ("exactly-once", "by-executors", "no-marker", "at-least-once", "not-idempotent")
-    "exactly-once",
-    "by-executors",
-    "no-marker",
-    "at-least-once",
-    "not-idempotent",
-)  # what its option `sink` can be
 
 
 class JobFailed(RuntimeError):
