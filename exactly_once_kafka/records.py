@@ -35,7 +35,7 @@ Integers = NDArray[np.int64]
 
 BINARY = pyarrow.large_binary()
 NOTHING, TWO_ZEROS, NULL = (pyarrow.scalar(of, BINARY) for of in (b"", b"\0\0", b"\1"))  # \1: the varint of -1
-LONGEST_VARINT = 5  # bytes, for a number below 2^31
+LONGEST_VARINT = 5  # bytes, for a number up to 2^31 - 1
 JOIN = pc.JoinOptions(null_handling="replace", null_replacement="")
 
 
@@ -50,7 +50,7 @@ def encode_records(rows: pyarrow.RecordBatch, tags: Tags = (), first: int = 0) -
         varints(np.arange(first, first + rows.num_rows)),
         *_with_length(columns.get("key")),
         *_with_length(columns.get("value")),
-        *_headers(columns.get("headers"), tags),
+        *_header_fields(columns.get("headers"), tags),
     ]
     lengths = functools.reduce(pc.add, (_length(field) for field in fields))
     return _bytes(_join(varints(lengths.to_numpy()), *fields))
@@ -104,7 +104,7 @@ class _Headers(NamedTuple):
         return cls(keys.cast(BINARY), values.cast(BINARY), _starts(count.to_numpy()))
 
 
-def _headers(column: pyarrow.Array | None, tags: Tags) -> list[Field]:
+def _header_fields(column: pyarrow.Array | None, tags: Tags) -> list[Field]:
     names, values = ([tag[i] for tag in tags] for i in (0, 1))
     tag_fields = *_with_length(pyarrow.array(names, pyarrow.string())), *_with_length(pyarrow.array(values, BINARY))
     encoded_tags = pyarrow.scalar(_bytes(_join(*tag_fields)).to_pybytes(), BINARY)

@@ -1,0 +1,48 @@
+"""Cutting keeps every row, in order, and within the bound."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow
+import pytest
+
+from exactly_once_kafka.record_batch import cut, encode
+from tests.sink.random_rows import NOW_MS, OF_LAST, PRODUCER, TAGS, Row, arrow, random_rows, read, tagged
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pieces_are_within_the_bound_and_nothing_is_lost(seed):
+    rows, largest = [row for row in random_rows(seed, 1000) if len(row.headers) < 70], 70_000
+    pieces = list(cut(arrow(rows), [*TAGS, *OF_LAST], largest))
+    batches = [encode(piece, PRODUCER, 0, NOW_MS, tags=TAGS, tags_of_last=OF_LAST) for piece in pieces]
+    assert max(map(len, batches)) <= largest
+    assert sum(map(len, batches)) > 0.8 * largest * (len(batches) - 1), "they could be fuller"
+    expected = iter(rows)
+    for piece, batch in zip(pieces, batches, strict=True):
+        assert read(batch) == tagged(list(itertools.islice(expected, piece.num_rows)), TAGS, OF_LAST)
+    assert next(expected, None) is None
+
+
+def test_pieces_of_a_slice():
+    rows = random_rows(3, 300)
+    pieces = cut(arrow(rows).slice(100, 150), largest=20_000)
+    assert [row for piece in pieces for row in read(encode(piece, PRODUCER, 0, NOW_MS))] == rows[100:250]
+
+
+def test_a_row_larger_than_the_bound_stands_alone():
+    sizes = [10, 10, 5000, 10, 5000, 5000, 10]
+    pieces = cut(arrow([Row(value=bytes(size)) for size in sizes]), largest=1000)
+    assert [[len(value) for value in piece["value"].to_pylist()] for piece in pieces] == [
+        *([10, 10], [5000], [10], [5000], [5000], [10])
+    ]
+
+
+def test_pieces_are_of_some_thousand_records_at_most():
+    pieces = cut(pyarrow.record_batch({"value": [b""] * 20_001}), most_records=8000)
+    assert [piece.num_rows for piece in pieces] == [8000, 8000, 4001]
+
+
+@pytest.mark.parametrize("most_records", [1, 2])
+def test_no_rows_are_no_pieces(most_records):
+    assert list(cut(arrow([]), most_records=most_records)) == []
