@@ -57,6 +57,11 @@ def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[s
         return f"{what} (Kafka said: {said})", "Grant it to the sink's user and restart the query"
     if code in NO_SUCH_TOPIC:
         return f"Kafka has no such topic or partition ({said})", "Create it and restart the query"
+    if code == KafkaError.MSG_SIZE_TOO_LARGE:
+        return (
+            f"a row is larger than the topic's max.message.bytes (Kafka said: {said})",
+            "Raise it, or make the rows smaller, and restart the query",
+        )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return (
             f"transaction_timeout_ms is {timeout * 1000:.0f}, which is more than the broker's "

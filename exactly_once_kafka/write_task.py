@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from pyspark import TaskContext
 
 from exactly_once_kafka.cluster import Cluster
@@ -95,6 +95,8 @@ class WriteTask:
             rows += batch.num_rows
             parts = list(split(batch.drop_columns(THREAD), self.topic, partitions_of, self._spread()))
             for n, (topic, partition, part) in enumerate(parts, 1):
+                if partition >= partitions_of(topic):
+                    raise UnknownTopicOrPartitionError(f"{topic}-{partition}")
                 if (topic, partition) not in writers:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
                 total = [("batch_rows", str(rows).encode())] if tags and is_last and n == len(parts) else []

@@ -1,0 +1,270 @@
+"""The sink with the executors writing: whatever breaks, each row is there once, and as Spark's writer writes it.
+
+Executors in processes of their own: see test_executors_on_a_cluster.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.points import FAULT_POINTS
+from exactly_once_kafka.shared_transaction import Coordinator
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import admin, create_topic
+from labs.evidence.readers.results import read_to_end
+from labs.faults.fault import Fault, FaultPoints
+from labs.faults.proxy import Request, proxied_broker
+from labs.faults.supervisor import Supervisor
+from tests.sink.mutants import NoMarker
+
+ROWS, BATCHES = 200, 5
+HEADERS = "array<struct<key: string, value: binary>>"
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with proxied_broker() as kafka:
+        yield kafka
+
+
+class Copy:
+    """Copies numbers through the sink, ROWS in a batch, from a checkpoint of its own to a topic of its own."""
+
+    def __init__(self, spark, servers, partitions):
+        self._spark, self.servers, self._checkpoint = spark, servers, tempfile.mkdtemp(prefix="labs-checkpoint-")
+        self.topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", partitions)
+        self.points = FaultPoints()
+
+    def sink(self, kind=ExactlyOnceKafkaSink, **options):
+        options = {"writers": "executors", "points": self.points, "bootstrap_servers": self.servers} | options
+        return kind(self.topic, self.topic, **options)
+
+    def once(self, sink):
+        """Run until all batches are done. Raises StreamingQueryException."""
+        stream = self._spark.readStream.format("rate-micro-batch")
+        stream = stream.option("rowsPerBatch", ROWS).option("numPartitions", 3).load()
+        rows = stream.selectExpr("string(value % 50) AS key", "string(value) AS value")
+        rows = rows.where(f"value < {ROWS * BATCHES}")
+        query = rows.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(sink).start()
+        try:
+            eventually(lambda: query.exception() or (query.lastProgress or {"batchId": 0})["batchId"] >= BATCHES)
+            if query.exception():
+                query.awaitTermination()
+        finally:
+            query.stop()
+
+    def run(self, *faults, kind=ExactlyOnceKafkaSink, **options):
+        """Run until all is done, a new sink after each failure; return how many failures there were."""
+        with self.points.armed(*faults) as struck:
+            again = Supervisor(lambda _: self.once(self.sink(kind, **options)), restarts=3, delay=0, report=print)
+            attempts = again.run()
+        assert len(struck) == len(faults)
+        return len(attempts) - 1
+
+    def published(self):
+        return sorted(int(m.value()) for m in read_to_end(self.servers, self.topic, "read_committed"))
+
+
+ALL = list(range(ROWS * BATCHES))
+
+
+@pytest.fixture(params=[1, 4], ids=["one partition", "four partitions"])
+def copy(spark, kafka, request):
+    return Copy(spark, kafka[0].bootstrap_servers, request.param)
+
+
+@pytest.fixture
+def to_four(spark, kafka):
+    return Copy(spark, kafka[0].bootstrap_servers, 4)
+
+
+class At:
+    """Do something when a batch comes to a point."""
+
+    def __init__(self, point, batch, strike):
+        self.point, self.batch, self.strike = point, batch, strike
+
+
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_crash_at_any_point_neither_loses_nor_doubles(to_four, point):
+    assert to_four.run(Fault(point, 1), Fault(point, 3)) == 2
+    assert to_four.published() == ALL
+
+
+def test_mutant_without_marker_doubles(to_four):
+    to_four.run(Fault("after_commit", 2), kind=NoMarker)
+    assert len(to_four.published()) == len(ALL) + ROWS
+
+
+def test_acknowledgements_of_rows_that_are_lost(copy, kafka):
+    def lose():
+        for _ in range(3):
+            kafka[1].drop_next_response(Request.PRODUCE)
+
+    assert copy.run(At("before_write", 2, lose)) == 0
+    assert copy.published() == ALL
+
+
+@pytest.mark.parametrize(
+    "strike",
+    [
+        lambda proxy: proxy.drop_next_request(Request.PRODUCE),
+        lambda proxy: proxy.drop_next_response(Request.END_TXN),
+        lambda proxy: proxy.delay_next_response(Request.END_TXN, 1.0),
+        lambda proxy: proxy.cut(),
+    ],
+    ids=["rows lost", "commit's answer lost", "commit's answer late", "cut"],
+)
+@pytest.mark.parametrize("point", ["before_write", "before_commit"])
+def test_network_that_loses_delays_and_cuts_fails_no_batch(to_four, kafka, point, strike):
+    assert to_four.run(At(point, 2, lambda: strike(kafka[1]))) == 0
+    kafka[1].disarm()
+    assert to_four.published() == ALL
+
+
+def test_broker_killed_while_rows_are_there_and_the_marker_is_not(to_four, kafka):
+    broker = kafka[0]
+
+    def kill_and_restart():
+        broker.kill()
+        broker.start()
+
+    to_four.run(At("mid_transaction", 2, kill_and_restart))
+    assert to_four.published() == ALL
+
+
+def test_commit_that_arrives_in_the_middle_of_the_next_batch_does_no_harm(to_four, kafka):
+    held = []
+
+    def hold():
+        held.append(kafka[1].hold_next_request(Request.END_TXN, transactional_id=to_four.topic))
+
+    late = At("before_commit", 2, hold), At("mid_transaction", 3, lambda: held[0].deliver())
+    assert to_four.run(*late, Fault("before_commit", 3)) == 1
+    assert to_four.published() == ALL
+
+
+def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
+    older, newer = to_four.sink(), to_four.sink()
+    fence = At("mid_transaction", 2, lambda: newer._new_epoch().take(Patience(30)))
+    with to_four.points.armed(fence), pytest.raises(StreamingQueryException, match="fenced: a newer producer"):
+        to_four.once(older)
+    to_four.run()
+    assert to_four.published() == ALL
+
+
+def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):
+    asked, real = [], Coordinator.fence
+    monkeypatch.setattr(Coordinator, "fence", lambda *args: asked.append(real(*args)) or asked[-1])
+    to_four.run()
+    assert to_four.published() == ALL
+    assert len(asked) == 1
+
+
+def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, publish_rows, kafka):
+    servers = kafka[0].bootstrap_servers
+    one, two = (create_topic(servers, f"t-{uuid.uuid4().hex[:8]}", n) for n in (3, 1))
+    rows = spark.createDataFrame(
+        [
+            ("k", b"v", 2, one, [("h", b"1"), ("h", None)]),
+            (None, b"w", None, two, None),
+            (None, None, 0, one, []),
+            ("", b"", None, two, None),
+        ],
+        f"key string, value binary, partition int, topic string, headers {HEADERS}",
+    )
+    sink = ExactlyOnceKafkaSink(f"to-{one}", bootstrap_servers=servers, batch_headers=False, writers="executors")
+    publish_rows(sink, rows)
+    found = {
+        (m.topic(), m.partition(), m.key(), m.value(), tuple(m.headers() or ()))
+        for t in (one, two)
+        for m in read_to_end(servers, t, "read_committed")
+    }
+    assert found == {
+        (one, 2, b"k", b"v", (("h", b"1"), ("h", None))),
+        (two, 0, None, b"w", ()),
+        (one, 0, None, None, ()),
+        (two, 0, b"", b"", ()),
+    }
+
+
+def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_rows, kafka):
+    servers = kafka[0].bootstrap_servers
+    ours, sparks = (create_topic(servers, f"p-{uuid.uuid4().hex[:8]}", 5) for _ in range(2))
+    rows = spark.range(5000, numPartitions=3).selectExpr("string(id) as key", "string(id) as value")
+    publish_rows(ExactlyOnceKafkaSink(ours, ours, bootstrap_servers=servers, writers="executors"), rows)
+    rows.write.format("kafka").options(**{"kafka.bootstrap.servers": servers, "topic": sparks}).save()
+    placed = [{m.key(): m.partition() for m in read_to_end(servers, t, "read_committed")} for t in (ours, sparks)]
+    assert len(placed[0]) == 5000
+    assert placed[0] == placed[1]
+
+
+def test_rows_without_keys_are_spread_over_the_partitions(spark, publish_rows, kafka):
+    servers = kafka[0].bootstrap_servers
+    topic = create_topic(servers, f"s-{uuid.uuid4().hex[:8]}", 3)
+    rows = spark.range(3000, numPartitions=6).selectExpr("string(id) as value")
+    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors"), rows)
+    found = list(read_to_end(servers, topic, "read_committed"))
+    assert sorted(int(m.value()) for m in found) == list(range(3000))
+    assert {m.partition() for m in found} == {0, 1, 2}
+
+
+def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(spark, publish_rows, kafka):
+    servers = kafka[0].bootstrap_servers
+    topic = create_topic(servers, f"h-{uuid.uuid4().hex[:8]}", 3)
+    rows = spark.range(100, numPartitions=3).selectExpr("string(id) as key", "string(id) as value")
+    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors"), rows)
+    headers = [dict(m.headers()) for m in read_to_end(servers, topic, "read_committed")]
+    assert {h["batch_id"] for h in headers} == {b"0"}
+    totals = {h["attempt"]: int(h["batch_rows"]) for h in headers if "batch_rows" in h}
+    assert totals == {name: sum(h["attempt"] == name for h in headers) for name in {h["attempt"] for h in headers}}
+    assert sum(totals.values()) == 100
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        (["'v' AS value", "string(NULL) AS topic"], "column 'topic' is null in a row"),
+        (["'v' AS value", "'large' AS topic", f"cast(array(NULL) AS {HEADERS}) AS headers"], "null"),
+        (["repeat('x', 2000000) AS value", "'large' AS topic"], "larger than the topic's max"),
+        (["'v' AS value", "'large' AS topic", "7 AS partition"], "no such topic or partition"),
+    ],
+    ids=["no topic", "null header", "too large", "no such partition"],
+)
+def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, publish_rows, kafka, columns, complaint):
+    servers = kafka[0].bootstrap_servers
+    name = f"refused-{uuid.uuid4().hex[:8]}"
+    create_topic(servers, "large", 1)
+    sink = ExactlyOnceKafkaSink(name, bootstrap_servers=servers, writers="executors", transaction_timeout_ms=5000)
+    with pytest.raises(StreamingQueryException, match=complaint):
+        publish_rows(sink, spark.range(3, numPartitions=2).selectExpr(*columns))
+    assert not list(read_to_end(servers, "large", "read_committed"))
+
+
+def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to_four, kafka, caplog):
+    def transaction_version(level, how="UPGRADE"):
+        with admin(kafka[0].bootstrap_servers) as client:
+            client.update_features({"transaction.version": (how, level)})
+            eventually(lambda: client.describe_features()["transaction.version"].get("finalized", (0,))[0] == level)
+
+    transaction_version(0, "SAFE_DOWNGRADE")
+    try:
+        to_four.once(sink := to_four.sink())
+    finally:
+        transaction_version(2)
+    assert to_four.published() == ALL
+    assert sink.writers == "driver"
+    assert "transaction.version" in caplog.text
+
+
+@pytest.mark.parametrize("option", [{"oauth_cb": lambda _: ("token", 0)}, {"sasl_mechanism": "GSSAPI"}])
+def test_login_that_executors_cannot_make_is_refused_at_once(to_four, option):
+    with pytest.raises(ValueError, match="executors cannot"):
+        to_four.sink(**option)
