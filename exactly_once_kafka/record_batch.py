@@ -15,10 +15,11 @@ another process's transaction makes the record batches. One of them, big-endian:
     8      max timestamp           the same: all records have one timestamp
     8      producer id
     2      producer epoch
-    4      base sequence           records that the producer wrote to this partition before, modulo 2^31
+    4      base sequence           records that this id and epoch wrote to the partition before, modulo 2^31
     4      number of records
            records                 see records.py; compressed as a whole
 
+Where it stops: a broker takes only the sequence that comes next, so a partition has one writer at a time, who counts.
 Source: https://kafka.apache.org/documentation/#recordbatch
 """
 
@@ -64,7 +65,7 @@ def encode(
     """Return the rows, which are all for one partition, as one record batch.
 
     `tags` are headers that every record gets behind its own, and `tags_of_last` follow them in the last record.
-    `base_sequence` may be larger than 2^31. Raises ValueError for no rows, a header without a key, and a codec that is
+    `base_sequence` is taken modulo 2^31. Raises ValueError for no rows, a header without a key, and a codec that is
     not one of CODECS.
     """
     count = rows.num_rows
