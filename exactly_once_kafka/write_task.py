@@ -23,7 +23,7 @@ from exactly_once_kafka.cluster import Cluster
 from exactly_once_kafka.kafka_rows import Tags, knowing_the_last
 from exactly_once_kafka.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.patience import SLICE, Patience
-from exactly_once_kafka.placing import Batches, split, with_writers
+from exactly_once_kafka.placing import Batches, PartitionsOf, split, with_writers
 from exactly_once_kafka.record_batch import ProducerId, cut, encode
 
 TagBytes = list[tuple[str, bytes]]
@@ -69,8 +69,7 @@ class WriteTask:
     def assign(self, batches: Batches) -> Batches:
         """Give each row its Kafka partition and its writer."""
         cluster, spread = _cluster(self.connection), self._spread()
-        partitions_of = lambda topic: cluster.partitions(topic, Patience(self.seconds))  # noqa: E731
-        yield from with_writers(batches, self.topic, partitions_of, spread, self.writers)
+        yield from with_writers(batches, self.topic, self._partitions_of(cluster), spread, self.writers)
 
     def write(self, batches: Batches) -> Batches:
         """Write all rows, and yield one row: the report, as JSON in the column `report`."""
@@ -87,7 +86,7 @@ class WriteTask:
         if context is None or context.attemptNumber() > 0:
             return Report(error=AGAIN)
         cluster, writers, rows = _cluster(self.connection), dict[tuple[str, int], PartitionWriter](), 0
-        partitions_of = lambda topic: cluster.partitions(topic, Patience(self.seconds))  # noqa: E731
+        partitions_of = self._partitions_of(cluster)
         tags = self._tags(context.partitionId())
         for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
             if not rows and not _in_first_attempt(batch):
@@ -129,6 +128,9 @@ class WriteTask:
             now = int(time.time() * 1000)
             content = encode(piece, self.producer, writer.added, now, tags=tags, tags_of_last=of_last)
             writer.add(Piece(content, piece.num_rows))
+
+    def _partitions_of(self, cluster: Cluster) -> PartitionsOf:
+        return lambda topic: cluster.partitions(topic, Patience(self.seconds))
 
     def _tags(self, task: int) -> TagBytes:
         """Return the headers of every record. Each task's part of an attempt has a name, and a total, of its own."""
