@@ -1,8 +1,8 @@
 """One Kafka transaction that the executors write and the driver marks and ends.
 
 The driver gets a producer id and an epoch, and lends both to the tasks; no client library can adopt them, so the record
-batches are made here. A Kafka with transaction version 2 gives the next epoch with the end of each transaction
-(KIP-890): what comes late from a task, or from the end of an earlier transaction, has an old epoch and is turned away.
+batches are made here. A batch that is likely to be small the driver writes itself, in the same way: to hand rows to
+Python on the executors takes longer than to write them.
 
 Guarantee: the driver marks and commits only when each task ran once, wrote to partitions that no other task wrote to,
 and has had every one of its rows acknowledged. Where it stops: Kafka 4.0 and later, with transaction version 2.
@@ -13,120 +13,63 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
-import pyarrow
-from confluent_kafka import KafkaError, KafkaException
-from kafka.errors import BrokerResponseError
-from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
+from exactly_once_kafka.arrow_rows import arrow_batches
 from exactly_once_kafka.batch import Marker
-from exactly_once_kafka.cluster import Cluster
-from exactly_once_kafka.errors import BatchFailed
+from exactly_once_kafka.coordinator import Coordinator
 from exactly_once_kafka.kafka_rows import Tags, as_bytes
-from exactly_once_kafka.marker import value_of
-from exactly_once_kafka.partition_writer import PartitionWriter, Piece
-from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.placing import handed_out, writers_of
 from exactly_once_kafka.producer import TOO_OLD
-from exactly_once_kafka.record_batch import ProducerId, encode
+from exactly_once_kafka.record_batch import ProducerId
+from exactly_once_kafka.report import Report, counted
 from exactly_once_kafka.transaction import Transaction
-from exactly_once_kafka.write_task import AGAIN, THREAD, THREAD_OF_FIRST_ROW, Report, WriteTask, reports
-
-NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
-FENCING = 5  # version of InitProducerId
-NEEDED = 2  # transaction.version
-
-
-class Coordinator:
-    """Begins and ends the transactions of one transactional id. Raises KafkaException, TimeoutError, QueryStopped."""
-
-    def __init__(self, name: str, connection: dict[str, Any], marker_topic: str, timeout_ms: int):
-        self.name, self.connection, self.marker_topic = name, connection, marker_topic
-        self._timeout_ms, self._cluster = timeout_ms, Cluster(connection)
-
-    def suffices(self, patience: Patience) -> bool:
-        """Tell whether the cluster gives the next epoch with the end of each transaction."""
-        with _as_client_errors():
-            return self._cluster.transaction_version(patience) >= NEEDED
-
-    def fence(self, patience: Patience) -> ProducerId:
-        """Get a new epoch, which ends what older ones left open."""
-        request = InitProducerIdRequest(
-            version=FENCING,
-            transactional_id=self.name,
-            transaction_timeout_ms=self._timeout_ms,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        with _as_client_errors():
-            answer = self._cluster.ask_coordinator(self.name, request, patience)
-        return ProducerId(answer.producer_id, answer.producer_epoch)
-
-    def end(self, producer: ProducerId, committed: bool, patience: Patience) -> ProducerId:
-        """Commit or abort, and return the epoch of the next transaction. Asked again, it answers the same."""
-        request = EndTxnRequest(
-            version=NEXT_EPOCH,
-            transactional_id=self.name,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            committed=committed,
-        )
-        with _as_client_errors():
-            answer = self._cluster.ask_coordinator(self.name, request, patience)
-        return ProducerId(answer.producer_id, answer.producer_epoch)
-
-    def epoch(self, last: Transaction | None = None) -> LentEpoch:
-        """Return the epoch of the next transaction, which the end of the last one gave."""
-        return LentEpoch(self, last.following if isinstance(last, SharedTransaction) else None)
-
-    def partitions(self, topic: str, patience: Patience) -> int:
-        with _as_client_errors():
-            return self._cluster.partitions(topic, patience)
-
-    def mark(self, producer: ProducerId, marker: Marker, patience: Patience) -> None:
-        """Make the marker part of the transaction."""
-        record = {"key": self.name.encode(), "value": value_of(marker).encode()}
-        content = encode(pyarrow.RecordBatch.from_pylist([record]), producer, 0, int(time.time() * 1000))
-        with _as_client_errors():
-            self._cluster.partitions(self.marker_topic, patience)
-            writer = PartitionWriter(self._cluster, self.name, self.marker_topic, 0)
-            writer.add(Piece(content, 1))
-            while True:
-                writer.step()
-                if writer.done:
-                    return
-                if not patience.lasts():
-                    raise TimeoutError(
-                        f"the marker was not acknowledged for {patience.elapsed:.0f} s: {writer.trouble}"
-                    )
-                self._cluster.wait(SLICE)
+from exactly_once_kafka.write_task import THREAD, THREAD_OF_FIRST_ROW, WriteTask
 
 
 class LentEpoch:
-    """The epoch of the next transaction: the one that the last one's end gave, or one yet to be asked for."""
+    """The epoch of the next transaction: the one that the `last` one's end gave, or one yet to be asked for.
 
-    def __init__(self, coordinator: Coordinator, producer: ProducerId | None = None):
-        self._coordinator, self._producer, self._begun = coordinator, producer, time.monotonic()
+    `few`: a batch is written by the driver if it is likely to have at most so many rows.
+    """
+
+    def __init__(self, coordinator: Coordinator, few: int, last: SharedTransaction | None = None):
+        self._coordinator, self._few, self._last = coordinator, few, last
+        self._begun = time.monotonic()
 
     @property
     def promising(self) -> bool:
-        return self._producer is not None and time.monotonic() - self._begun < TOO_OLD
+        """Tell whether there is an epoch, not too old to be trusted."""
+        given = self._last is not None and self._last.following is not None
+        return given and time.monotonic() - self._begun < TOO_OLD
 
     def take(self, patience: Patience) -> SharedTransaction:
-        producer = self._producer if self.promising and self._producer else self._coordinator.fence(patience.anew())
-        return SharedTransaction(self._coordinator, producer)
+        """Return the next transaction. Raises KafkaException, TimeoutError, QueryStopped."""
+        last = self._last if self.promising else None
+        producer = last.following if last and last.following else self._coordinator.fence(patience.anew())
+        small = last is not None and last.expected <= self._few
+        return SharedTransaction(self._coordinator, producer, small, last)
 
 
 class SharedTransaction(Transaction):
-    """A transaction under `producer`; after its end, `following` is the epoch of the next one."""
+    """A transaction under `producer`; after its end, `following` is the epoch of the next one.
 
-    def __init__(self, coordinator: Coordinator, producer: ProducerId):
-        self._coordinator, self._producer = coordinator, producer
+    `known` is the marker that was committed by the transaction whose end gave this epoch: nobody can have changed it
+    since and left this epoch valid.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, producer: ProducerId, small: bool = False, last: SharedTransaction | None = None
+    ):
+        self._coordinator, self._producer, self._small = coordinator, producer, small
+        self.known = last.marker if last else None
+        self.expected: int = last.expected if last else 0  # rows of the next batch, as far as can be told
         self.following: ProducerId | None = None
+        self.marker: Marker | None = None
 
     def begin(self) -> None:
         """Do nothing: the first record of a partition begins it."""
@@ -147,14 +90,16 @@ class SharedTransaction(Transaction):
             spread=random.randrange(1 << 16),
             writers=writers_of(rows, partitions),
         )
-        handed = handed_out(rows, topic, partitions, task.assign).withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
-        count = _counted(reports(handed.mapInArrow(task.write, "report string").collect()))
+        reports = [self._by_driver(task, rows, patience)] if self._small else _by_executors(task, rows, partitions)
+        count = counted(reports)
+        self.expected = max(count, self.expected // 2)  # a large one now and then is enough for the executors to write
         if count:
             middle()
         return count
 
     def mark(self, marker: Marker, patience: Patience) -> None:
         self._coordinator.mark(self._producer, marker, patience.anew())
+        self.marker = marker
 
     def commit(self, patience: Patience) -> None:
         self.following = self._coordinator.end(self._producer, True, patience.anew())
@@ -162,37 +107,11 @@ class SharedTransaction(Transaction):
     def abort(self, seconds: float) -> None:
         self._coordinator.end(self._producer, False, Patience(seconds))
 
-
-def _counted(found: list[Report]) -> int:
-    """Return how many rows were written and acknowledged. Raises what a task met, or BatchFailed if any is missing."""
-    for report in sorted(found, key=lambda each: each.error == AGAIN):
-        if report.code is not None:
-            raise KafkaException(KafkaError(report.code, report.error))
-        if report.error.startswith("ValueError: "):
-            raise ValueError(report.error.partition(": ")[2])
-        if report.error == AGAIN:
-            raise BatchFailed(
-                "Spark ran a task of the batch again, so that its rows might be written twice: it was aborted. Restart "
-                "the query: the batch is repeated and published once"
-            )
-        if report.error:
-            raise TimeoutError(report.error)
-    written = [(topic, partition) for report in found for topic, partition, _ in report.written]
-    if len(set(written)) < len(written):
-        raise BatchFailed("two tasks wrote to one Kafka partition. Restart the query: the batch is repeated")
-    rows, acknowledged = (
-        sum(report.rows for report in found),
-        sum(records for report in found for *_, records in report.written),
-    )
-    if rows != acknowledged:
-        raise BatchFailed(f"{acknowledged} of {rows} rows were acknowledged. Restart the query: the batch is repeated")
-    return rows
+    def _by_driver(self, task: WriteTask, rows: DataFrame, patience: Patience) -> Report:
+        with contextlib.closing(arrow_batches(rows)) as batches:
+            return task.reported(lambda: task.write_all(self._coordinator.cluster, batches, patience.lasts))
 
 
-@contextlib.contextmanager
-def _as_client_errors() -> Iterator[None]:
-    """Raise what Kafka refuses as the other clients of the sink do."""
-    try:
-        yield
-    except BrokerResponseError as error:
-        raise KafkaException(KafkaError(error.errno, str(error))) from error
+def _by_executors(task: WriteTask, rows: DataFrame, partitions: int) -> list[Report]:
+    handed = handed_out(rows, task.topic, partitions, task.assign).withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
+    return [Report.parse(row.report) for row in handed.mapInArrow(task.write, "report string").collect()]

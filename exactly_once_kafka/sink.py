@@ -49,7 +49,8 @@ from exactly_once_kafka.query import RunningQuery
 from exactly_once_kafka.transaction import ByDriver, Transaction
 
 if TYPE_CHECKING:
-    from exactly_once_kafka.shared_transaction import Coordinator, LentEpoch, SharedTransaction
+    from exactly_once_kafka.coordinator import Coordinator
+    from exactly_once_kafka.shared_transaction import LentEpoch, SharedTransaction
 
 WRITERS = ("driver", "executors")
 
@@ -66,7 +67,8 @@ class ExactlyOnceKafkaSink(BatchSink):
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
 
     `writers` says who writes the rows: the "driver", through which all pass then; or the "executors", each its own, in
-    one transaction. That takes Kafka 4.0 or later: where it is older, the driver writes.
+    one transaction. That takes Kafka 4.0 or later: where it is older, the driver writes. It also writes
+    a batch if those before had at most `driver_rows`, which is faster then.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
@@ -91,13 +93,15 @@ class ExactlyOnceKafkaSink(BatchSink):
         marker_topic: str | None = None,
         batch_headers: bool = True,
         writers: str = "driver",
+        driver_rows: int = 20_000,
         points: Points = pass_by,
         **options: Any,
     ):
         super().__init__(name, points)
         if writers not in WRITERS:
             raise ValueError(f"writers is {writers!r}: {' or '.join(map(repr, WRITERS))} can write the rows")
-        self.topic, self._batch_headers, self.writers = topic, batch_headers, writers
+        self.topic, self._batch_headers = topic, batch_headers
+        self.writers, self.driver_rows = writers, driver_rows
         self._settings = producer_settings(name, bootstrap_servers, options)
         self._timeout = float(self._settings["transaction.timeout.ms"]) / 1000
         self._store = MarkerStore(
@@ -129,7 +133,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 pending = pending or self._new_epoch()
                 producer = pending.take(patience)
                 # Step 2. Only now read the marker: from here on, nobody else can change it.
-                marker = self._store.read(patience.anew())
+                marker = getattr(producer, "known", None) or self._store.read(patience.anew())
                 # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
                 done = self.decide(marker, batch)
             if done or producer is None:
@@ -181,14 +185,19 @@ class ExactlyOnceKafkaSink(BatchSink):
             self._coordinator, self.writers = None, "driver"
 
     def _coordinator_of_executors(self) -> Coordinator:
-        from exactly_once_kafka.shared_transaction import Coordinator  # here, because it needs packages of its own
+        from exactly_once_kafka.coordinator import (
+            Coordinator,  # here, because who lets the driver write need not wait for it
+        )
 
         return Coordinator(self.name, for_executors(self._settings), self._store.topic.name, int(self._timeout * 1000))
 
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:
         if self._coordinator is None:
             return PendingProducer(self._settings, retire)
-        return self._coordinator.epoch(retire)
+        from exactly_once_kafka.shared_transaction import LentEpoch, SharedTransaction
+
+        last = retire if isinstance(retire, SharedTransaction) else None
+        return LentEpoch(self._coordinator, self.driver_rows, last)
 
     def _transaction(self, producer: Producer | SharedTransaction) -> Transaction:
         return producer if isinstance(producer, Transaction) else ByDriver(producer, self._store)

@@ -8,11 +8,12 @@ A report says what came of it, also where it failed: an exception would make Spa
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow
@@ -25,6 +26,7 @@ from exactly_once_kafka.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.patience import SLICE, Patience
 from exactly_once_kafka.placing import Batches, PartitionsOf, split, with_writers
 from exactly_once_kafka.record_batch import ProducerId, cut, encode
+from exactly_once_kafka.report import AGAIN, Report
 
 TagBytes = list[tuple[str, bytes]]
 
@@ -38,16 +40,6 @@ THREAD_OF_FIRST_ROW = f"IF({FIRST_ROW}, java_method('java.lang.Thread', 'current
 ATTEMPT_OF_STAGE = re.compile(r" in stage \d+\.(\d+) ")
 
 _clusters: dict[str, Cluster] = {}  # of this process, which Spark uses again for later tasks
-
-
-@dataclass(frozen=True)
-class Report:
-    """`written`: [topic, partition, records acknowledged] of each; `code` is Kafka's for what went wrong, or None."""
-
-    rows: int = 0
-    written: list[tuple[str, int, int]] = field(default_factory=list)
-    error: str = ""
-    code: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,26 +65,37 @@ class WriteTask:
 
     def write(self, batches: Batches) -> Batches:
         """Write all rows, and yield one row: the report, as JSON in the column `report`."""
-        try:
-            report = self._write(batches)
-        except KafkaError as error:
-            report = Report(error=str(error), code=getattr(error, "errno", None))
-        except (TimeoutError, ValueError) as error:
-            report = Report(error=f"{type(error).__name__}: {error}")
-        yield pyarrow.RecordBatch.from_pylist([{"report": json.dumps(vars(report))}])
+        report = self.reported(lambda: self._write_once(batches))
+        yield pyarrow.RecordBatch.from_pylist([{"report": str(report)}])
 
-    def _write(self, batches: Batches) -> Report:
-        context = TaskContext.get()
-        if context is None or context.attemptNumber() > 0:
+    def reported(self, write: Callable[[], Report]) -> Report:
+        """Return what `write` reports, or what it met."""
+        try:
+            return write()
+        except KafkaError as error:
+            return Report(error=str(error), code=getattr(error, "errno", None))
+        except (TimeoutError, ValueError) as error:
+            return Report(error=f"{type(error).__name__}: {error}")
+
+    def _write_once(self, batches: Batches) -> Report:
+        """Write all rows unless this is not the first attempt at it."""
+        context, filled = TaskContext.get(), (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if context is None or context.attemptNumber() > 0 or not (first is None or _in_first_attempt(first)):
             return Report(error=AGAIN)
-        cluster, writers, rows = _cluster(self.connection), dict[tuple[str, int], PartitionWriter](), 0
-        partitions_of = self._partitions_of(cluster)
-        tags = self._tags(context.partitionId())
+        rows = itertools.chain([first] if first else [], filled)
+        return self.write_all(_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
+
+    def write_all(self, cluster: Cluster, batches: Batches, look: Callable[[], object] = lambda: None) -> Report:
+        """Write all rows; `look` is called while it waits, and may raise.
+
+        Raises KafkaError, TimeoutError, ValueError for a row that cannot be a record.
+        """
+        writers, rows = dict[tuple[str, int], PartitionWriter](), 0
+        partitions_of, tags, spread = self._partitions_of(cluster), self._tags(), self._spread()
         for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
-            if not rows and not _in_first_attempt(batch):
-                return Report(error=AGAIN)
             rows += batch.num_rows
-            parts = list(split(batch.drop_columns(THREAD), self.topic, partitions_of, self._spread()))
+            parts = list(split(batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
                 if partition >= partitions_of(topic):
                     raise UnknownTopicOrPartitionError(f"{topic}-{partition}")
@@ -100,11 +103,11 @@ class WriteTask:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
                 total = [("batch_rows", str(rows).encode())] if tags and is_last and n == len(parts) else []
                 self._add(writers[topic, partition], part, tags, total)
-            self._send(cluster, list(writers.values()), MOST_WAITING)
-        self._send(cluster, list(writers.values()), 0)
+            self._send(cluster, list(writers.values()), MOST_WAITING, look)
+        self._send(cluster, list(writers.values()), 0, look)
         return Report(rows, [(each.topic, each.partition, each.acknowledged) for each in writers.values()])
 
-    def _send(self, cluster: Cluster, writers: list[PartitionWriter], most: int) -> None:
+    def _send(self, cluster: Cluster, writers: list[PartitionWriter], most: int, look: Callable[[], object]) -> None:
         """Go on until at most so many bytes wait for an acknowledgement."""
         while True:
             for writer in writers:
@@ -118,6 +121,7 @@ class WriteTask:
                 why = f"; last: {slowest.trouble}" if slowest.trouble else ""
                 name = f"{slowest.topic}-{slowest.partition}"
                 raise TimeoutError(f"{name} acknowledged nothing for {self.seconds:g} s{why}")
+            look()
             cluster.wait(SLICE)
 
     def _add(self, writer: PartitionWriter, rows: pyarrow.RecordBatch, tags: TagBytes, total: TagBytes) -> None:
@@ -132,16 +136,15 @@ class WriteTask:
     def _partitions_of(self, cluster: Cluster) -> PartitionsOf:
         return lambda topic: cluster.partitions(topic, Patience(self.seconds))
 
-    def _tags(self, task: int) -> TagBytes:
+    def _tags(self) -> TagBytes:
         """Return the headers of every record. Each task's part of an attempt has a name, and a total, of its own."""
+        context = TaskContext.get()
+        task = context.partitionId() if context else "driver"
         return [(key, f"{value}.{task}".encode() if key == "attempt" else value.encode()) for key, value in self.tags]
 
     def _spread(self) -> int:
         context = TaskContext.get()
         return self.spread + (context.partitionId() if context else 0)
-
-
-AGAIN = "a task was run again"
 
 
 def _in_first_attempt(batch: pyarrow.RecordBatch) -> bool:
@@ -155,7 +158,3 @@ def _cluster(connection: dict[str, Any]) -> Cluster:
     if key not in _clusters:
         _clusters[key] = Cluster(connection)
     return _clusters[key]
-
-
-def reports(rows: Iterable[Any]) -> list[Report]:
-    return [Report(**json.loads(row.report)) for row in rows]

@@ -11,9 +11,10 @@ import uuid
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.coordinator import Coordinator
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import FAULT_POINTS
-from exactly_once_kafka.shared_transaction import Coordinator
+from exactly_once_kafka.shared_transaction import SharedTransaction
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
@@ -37,13 +38,15 @@ def kafka():
 class Copy:
     """Copies numbers through the sink, ROWS in a batch, from a checkpoint of its own to a topic of its own."""
 
-    def __init__(self, spark, servers, partitions):
+    def __init__(self, spark, servers, partitions, driver_rows=0):
+        self._driver_rows = driver_rows
         self._spark, self.servers, self._checkpoint = spark, servers, tempfile.mkdtemp(prefix="labs-checkpoint-")
         self.topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", partitions)
         self.points = FaultPoints()
 
     def sink(self, kind=ExactlyOnceKafkaSink, **options):
-        options = {"writers": "executors", "points": self.points, "bootstrap_servers": self.servers} | options
+        ours = {"writers": "executors", "driver_rows": self._driver_rows, "points": self.points}
+        options = ours | {"bootstrap_servers": self.servers} | options
         return kind(self.topic, self.topic, **options)
 
     def once(self, sink):
@@ -75,9 +78,15 @@ class Copy:
 ALL = list(range(ROWS * BATCHES))
 
 
-@pytest.fixture(params=[1, 4], ids=["one partition", "four partitions"])
+@pytest.fixture(params=[(1, 0), (4, 0), (4, ROWS)], ids=["one partition", "four partitions", "small batches"])
 def copy(spark, kafka, request):
-    return Copy(spark, kafka[0].bootstrap_servers, request.param)
+    partitions, driver_rows = request.param
+    return Copy(spark, kafka[0].bootstrap_servers, partitions, driver_rows)
+
+
+@pytest.fixture
+def small(spark, kafka):
+    return Copy(spark, kafka[0].bootstrap_servers, 4, driver_rows=ROWS)
 
 
 @pytest.fixture
@@ -96,6 +105,12 @@ class At:
 def test_crash_at_any_point_neither_loses_nor_doubles(to_four, point):
     assert to_four.run(Fault(point, 1), Fault(point, 3)) == 2
     assert to_four.published() == ALL
+
+
+@pytest.mark.parametrize("point", ["mid_transaction", "after_commit"])
+def test_crash_of_a_small_batch_that_the_driver_writes(small, point):
+    assert small.run(Fault(point, 1), Fault(point, 3)) == 2
+    assert small.published() == ALL
 
 
 def test_mutant_without_marker_doubles(to_four):
@@ -158,6 +173,17 @@ def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
         to_four.once(older)
     to_four.run()
     assert to_four.published() == ALL
+
+
+def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, monkeypatch):
+    by_driver, real = [], SharedTransaction._by_driver
+    monkeypatch.setattr(SharedTransaction, "_by_driver", lambda *given: by_driver.append(1) or real(*given))
+    small.run()
+    assert len(by_driver) >= BATCHES - 1  # of the first one nobody knows how large it will be
+    by_driver.clear()
+    to_four.run(driver_rows=ROWS // 8)
+    assert not by_driver
+    assert small.published() == to_four.published() == ALL
 
 
 def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):

@@ -1,0 +1,102 @@
+"""Begins, marks and ends transactions by Kafka's own protocol: InitProducerId, the marker's record, EndTxn.
+
+A Kafka with transaction version 2 gives the next epoch with the end of each transaction (KIP-890), so that nothing that
+comes late from one transaction can do harm in the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow
+from confluent_kafka import KafkaError, KafkaException
+from kafka.errors import BrokerResponseError
+from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
+
+from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.cluster import Cluster
+from exactly_once_kafka.marker import value_of
+from exactly_once_kafka.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.record_batch import ProducerId, encode
+
+FENCING = 5  # version of InitProducerId
+NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
+NEEDED = 2  # level of transaction.version that has it
+
+
+class Coordinator:
+    """The transactions of one transactional id. Raises KafkaException, TimeoutError, QueryStopped.
+
+    `connection` has kafka-python's settings.
+    """
+
+    def __init__(self, name: str, connection: dict[str, Any], marker_topic: str, timeout_ms: int):
+        self.name, self.connection, self.marker_topic = name, connection, marker_topic
+        self._timeout_ms = timeout_ms
+        self.cluster = Cluster(connection)
+
+    def suffices(self, patience: Patience) -> bool:
+        """Tell whether the cluster gives the next epoch with the end of each transaction."""
+        with _as_client_errors():
+            return self.cluster.transaction_version(patience) >= NEEDED
+
+    def partitions(self, topic: str, patience: Patience) -> int:
+        """Return how many partitions a topic has."""
+        with _as_client_errors():
+            return self.cluster.partitions(topic, patience)
+
+    def fence(self, patience: Patience) -> ProducerId:
+        """Get a new epoch, which ends what older ones left open."""
+        request = InitProducerIdRequest(
+            version=FENCING,
+            transactional_id=self.name,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        return self._ask(request, patience)
+
+    def end(self, producer: ProducerId, committed: bool, patience: Patience) -> ProducerId:
+        """Commit or abort, and return the epoch of the next transaction. Asked again, it answers the same."""
+        request = EndTxnRequest(
+            version=NEXT_EPOCH,
+            transactional_id=self.name,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            committed=committed,
+        )
+        return self._ask(request, patience)
+
+    def mark(self, producer: ProducerId, marker: Marker, patience: Patience) -> None:
+        """Make the marker part of the transaction, and wait until it is acknowledged."""
+        record = {"key": self.name.encode(), "value": value_of(marker).encode()}
+        content = encode(pyarrow.RecordBatch.from_pylist([record]), producer, 0, int(time.time() * 1000))
+        self.partitions(self.marker_topic, patience)  # who leads it
+        writer = PartitionWriter(self.cluster, self.name, self.marker_topic, 0)
+        writer.add(Piece(content, 1))
+        with _as_client_errors():
+            writer.step()
+            while not writer.done:
+                if not patience.lasts():
+                    why = f"; last: {writer.trouble}" if writer.trouble else ""
+                    raise TimeoutError(f"the marker was not acknowledged for {patience.elapsed:.0f} s{why}")
+                self.cluster.wait(SLICE)
+                writer.step()
+
+    def _ask(self, request: Any, patience: Patience) -> ProducerId:
+        with _as_client_errors():
+            answer = self.cluster.ask_coordinator(self.name, request, patience)
+        return ProducerId(answer.producer_id, answer.producer_epoch)
+
+
+@contextlib.contextmanager
+def _as_client_errors() -> Iterator[None]:
+    """Raise what Kafka refuses as the other clients of the sink do."""
+    try:
+        yield
+    except BrokerResponseError as error:
+        raise KafkaException(KafkaError(error.errno, str(error))) from error

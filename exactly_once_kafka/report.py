@@ -1,0 +1,63 @@
+"""What a task says of its work, and what the driver makes of it: only if nothing is missing may it commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException
+
+from exactly_once_kafka.errors import BatchFailed
+
+AGAIN = "a task was run again"
+
+
+@dataclass(frozen=True)
+class Report:
+    """`written`: [topic, partition, records acknowledged] of each; `code` is Kafka's for what went wrong, or None."""
+
+    rows: int = 0
+    written: list[tuple[str, int, int]] = field(default_factory=list)
+    error: str = ""
+    code: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Report:
+        return cls(**json.loads(text))
+
+    def __str__(self) -> str:
+        return json.dumps(vars(self))
+
+
+def counted(reports: Sequence[Report]) -> int:
+    """Return how many rows were written and acknowledged, all of them.
+
+    Raises what a task met, as KafkaException, ValueError or TimeoutError; and BatchFailed if a task was run again, two
+    wrote to one partition, or a row is missing.
+    """
+    for report in sorted(reports, key=lambda each: each.error == AGAIN):  # what has a cause of its own goes first
+        _raise(report)
+    written = [(topic, partition) for report in reports for topic, partition, _ in report.written]
+    if len(set(written)) < len(written):
+        raise _failed("two tasks wrote to one Kafka partition")
+    rows = sum(report.rows for report in reports)
+    acknowledged = sum(records for report in reports for *_, records in report.written)
+    if rows != acknowledged:
+        raise _failed(f"{acknowledged} of {rows} rows were acknowledged")
+    return rows
+
+
+def _raise(report: Report) -> None:
+    if report.code is not None:
+        raise KafkaException(KafkaError(report.code, report.error))
+    if report.error == AGAIN:
+        raise _failed("Spark ran a task of the batch again, so that its rows might be written twice")
+    if report.error.startswith("ValueError: "):
+        raise ValueError(report.error.removeprefix("ValueError: "))
+    if report.error:
+        raise TimeoutError(report.error.removeprefix("TimeoutError: "))
+
+
+def _failed(why: str) -> BatchFailed:
+    return BatchFailed(f"{why}: it was aborted. Restart the query: the batch is repeated and published once")
