@@ -60,6 +60,16 @@ class Driver:
             self.batch = event["batch"]
         self.done += event["event"] == "done"
 
+    def freeze(self) -> None:
+        """SIGSTOP it."""
+        self.job.pause()
+        self.state = "frozen"
+
+    def wake(self) -> None:
+        """SIGCONT it: it goes on where it was."""
+        self.job.resume()
+        self.state = "working" if self.batch is not None else "starting"
+
     def end(self, state: str = "") -> None:
         """Take note that it is gone, in its own last words unless it was killed, and tidy up behind it."""
         if not state:

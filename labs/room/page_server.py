@@ -29,9 +29,8 @@ from traitlets.config import Config
 
 NOTEBOOK = "room.ipynb"
 PAGE = f"/voila/render/{NOTEBOOK}"
-GRACE = (
-    10.0  # seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded
-)
+# Seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded.
+GRACE = 10.0
 MOMENT = 3.0  # seconds in which a page that is reloaded hangs up
 OPEN_ELSEWHERE = (
     "The room is open in another tab or window. There is one room at a time: close that one, then reload this."

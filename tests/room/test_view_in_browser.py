@@ -207,6 +207,17 @@ def test_each_button_sends_its_order_and_none_when_it_is_impossible(live):
     assert "not possible now" in button(browser, "finish").get_attribute("title")
 
 
+@pytest.mark.parametrize(
+    ("order", "number", "ordered"), [("freeze-driver", 0, {}), ("choose-stage", 1, {"stage": "checkpoint"})]
+)
+def test_a_button_that_moves_while_it_is_held_down_is_pressed(live, order, number, ordered):
+    browser = live(everything())
+    ActionChains(browser).click_and_hold(button(browser, order, number)).perform()
+    browser.execute_script("document.querySelector('.eo-room').style.marginTop = '10em'")
+    ActionChains(browser).release().perform()
+    assert sent(browser) == [{"do": order, **ordered}]
+
+
 def test_the_rate_is_sent_when_it_is_chosen_and_not_changed_under_the_hand(live):
     browser = live(everything())
     rate = browser.find_element(By.CSS_SELECTOR, ".eo-rate")
