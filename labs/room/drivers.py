@@ -98,6 +98,10 @@ class Drivers:
     def living(self) -> list[Driver]:
         return [driver for driver in self.all if not driver.gone]
 
+    @property
+    def spare_wanted(self) -> bool:
+        return self._spare is not None
+
     def find(self, number: int | None, *states: str) -> Driver | None:
         """Return the driver of this number, or the newest, if it is in one of the states."""
         found = [each for each in self.all if each.state in states and number in (None, each.number)]

@@ -18,7 +18,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "set-rate": ("rate",),
     "choose-stage": ("stage",),
     "kill-driver": ("driver", "at"),
-    "freeze-driver": (),
+    "freeze-driver": ("driver",),
     "wake-driver": ("driver",),
     "start-driver": (),
     "keep-spare": ("on",),
