@@ -87,7 +87,9 @@ def folders() -> set[Path]:
 @pytest.fixture(scope="module", autouse=True)
 def _temporary_folder_with_a_space():
     # A short name: a browser makes a socket in there, whose path may have a hundred characters and no more.
-    with tempfile.TemporaryDirectory(prefix="for ünfinished things ") as folder, pytest.MonkeyPatch.context() as patch:
+    # It lives on and may write while the folder is being deleted.
+    things = tempfile.TemporaryDirectory(prefix="for ünfinished things ", ignore_cleanup_errors=True)
+    with things as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
