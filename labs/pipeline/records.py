@@ -30,9 +30,9 @@ RESULT_FIELDS = ("window_start", "ip", "count")
 _is_source_value = re.compile(SOURCE_PATTERN, re.ASCII).fullmatch
 
 
-def window_start(time_ms: int) -> int:
+def window_start(time_ms: int, window_ms: int = WINDOW_MS) -> int:
     """Return the start of the window in which a time lies; both in epoch milliseconds."""
-    return time_ms - time_ms % WINDOW_MS
+    return time_ms - time_ms % window_ms
 
 
 def source_value(time_ms: int, ip: str) -> bytes:

@@ -16,7 +16,7 @@ from labs.room.drivers import Driver, Drivers
 
 def after_the_driver(act: Act, driver: Driver) -> Consequence:
     """A driver is gone: what became of the batch that it was at, and of those who come after it."""
-    checkpoint, copies, ended = act.checkpoint, act.log.copies.copy(), _ended(act)
+    checkpoint, copies, ended = act.checkpoint, act.log.copies.copy(), act.log.last_ended
     batch, begun_since = checkpoint.in_flight, _begun_by_others(checkpoint, driver)
     rows = [row for row in act.log.entries if row.kind == "row" and row.batch == batch and row.state != "aborted"]
 
@@ -44,7 +44,7 @@ def after_the_driver(act: Act, driver: Driver) -> Consequence:
 
 def of_the_frozen(act: Act, driver: Driver) -> Consequence:
     """A driver is frozen: its transaction may be given up, and a successor may take over."""
-    ended, begun_since = _ended(act), _begun_by_others(act.checkpoint, driver)
+    ended, begun_since = act.log.last_ended, _begun_by_others(act.checkpoint, driver)
 
     def look() -> str:
         said = [
@@ -169,10 +169,6 @@ def once(over: Callable[[], bool], words: str) -> Consequence:
 
 def _doubled(results: int) -> str:
     return f", {results:,} results doubled" if results else ""
-
-
-def _ended(act: Act) -> int:
-    return act.log.ended[-1].number if act.log.ended else 0
 
 
 def _begun_by_others(checkpoint: Checkpoint, driver: Driver) -> Callable[[], list[tuple[int, int]]]:

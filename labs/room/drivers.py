@@ -60,6 +60,16 @@ class Driver:
             self.batch = event["batch"]
         self.done += event["event"] == "done"
 
+    def freeze(self) -> None:
+        """SIGSTOP it."""
+        self.job.pause()
+        self.state = "frozen"
+
+    def wake(self) -> None:
+        """SIGCONT it: it goes on where it was."""
+        self.job.resume()
+        self.state = "working" if self.batch is not None else "starting"
+
     def end(self, state: str = "") -> None:
         """Take note that it is gone, in its own last words unless it was killed, and tidy up behind it."""
         if not state:
@@ -87,6 +97,10 @@ class Drivers:
     @property
     def living(self) -> list[Driver]:
         return [driver for driver in self.all if not driver.gone]
+
+    @property
+    def spare_wanted(self) -> bool:
+        return self._spare is not None
 
     def find(self, number: int | None, *states: str) -> Driver | None:
         """Return the driver of this number, or the newest, if it is in one of the states."""

@@ -13,18 +13,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from labs.evidence.auditor.anomaly import Anomaly
 from labs.evidence.auditor.audit import Audit
 from labs.evidence.readers.watcher import Watcher
 from labs.pipeline.records import LATENESS_MS, window_start
 from labs.room.act import TRANSACTION_TIMEOUT
-from labs.room.moment import NotDone
+from labs.room.possible import NotDone
 from labs.room.session import Session
-from labs.runs.chaos_audit import judge
+from labs.runs.chaos_audit import LOOK_FOR_TIMEOUTS, judge
 
 BROKERS = 90.0  # seconds for all brokers to be there
 WITHOUT_NEWS = 60.0  # seconds without a noted batch until the rest is given up
 QUIET = 5.0  # seconds for the last batch, which has nothing to write
-LOOK_FOR_TIMEOUTS = 20.0  # seconds: brokers look every 10 for transactions that have timed out
+GIVEN_UP = TRANSACTION_TIMEOUT + LOOK_FOR_TIMEOUTS  # seconds until a transaction that nobody ends is aborted
 STEP = 0.05
 
 Check = Callable[[], object]
@@ -49,7 +50,7 @@ class Ending:
             self._session.chronicle.look()
             self._session.chronicle.end_act()
             self._session.drivers.stop()
-        self._wait(lambda: act.log.current and not act.log.undecided, TRANSACTION_TIMEOUT + LOOK_FOR_TIMEOUTS)
+        self._wait(lambda: act.log.current and not act.log.undecided, GIVEN_UP)
         self._say("finish: the auditor reads the topics")
         audit = self._audit(error)
         with self._lock:
@@ -71,8 +72,7 @@ class Ending:
                     equipment.start(node)
             for driver in session.drivers.living:
                 if driver.state == "frozen":
-                    driver.job.resume()
-                    driver.state = "working" if driver.batch is not None else "starting"
+                    driver.wake()
         if not self._wait(lambda: equipment.all_are("running") or equipment.trouble, BROKERS) or equipment.trouble:
             raise NotDone(f"finish: not every broker is there. {equipment.trouble}")
 
@@ -95,9 +95,8 @@ class Ending:
 
     def _audit(self, error: Exception | None) -> Audit:
         act, servers = self._session.act, self._session.equipment.broker.bootstrap_servers
-        patience = TRANSACTION_TIMEOUT + LOOK_FOR_TIMEOUTS
         watcher = Watcher(servers, act.sink)
-        audit, *_ = judge(servers, watcher, act.live, act.verdict.expected, patience, error, act.sink, act.source)
+        audit, *_ = judge(servers, watcher, act.live, act.verdict.expected, GIVEN_UP, error, act.sink, act.source)
         return audit
 
     def _wait(self, check: Check, seconds: float) -> bool:
@@ -112,6 +111,5 @@ class Ending:
 
 
 def _report(audit: Audit) -> dict[str, Any]:
-    torn = {anomaly.name: number for anomaly, number in audit.counts.items()}.get("TORN_BATCH", 0)
     numbers = {name: getattr(audit, name) for name in ("expected", "delivered", "lost", "duplicated", "conflicting")}
-    return {"verdict": str(audit.verdict), **numbers, "torn": torn, "summary": str(audit)}
+    return {"verdict": str(audit.verdict), **numbers, "torn": audit.counts[Anomaly.TORN_BATCH], "summary": str(audit)}

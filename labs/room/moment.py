@@ -12,20 +12,17 @@ import time
 
 from labs.room.act import Act
 from labs.room.drivers import Driver
+from labs.room.possible import NotDone
 
 STEP = 0.005  # seconds between two looks
 PATIENCE = 30.0  # seconds
-
-
-class NotDone(Exception):
-    """An order could not be carried out after all; the message says why."""
 
 
 def freeze_at(moment: str, driver: Driver, act: Act, lock: threading.RLock) -> None:
     """Freeze the driver at its rows or its commit; `lock` is held, and let go between two looks. Raises NotDone."""
     waiting, deadline = threading.Event(), time.monotonic() + PATIENCE
     _read(act)
-    end, ended = act.log.end, act.log.ended[-1].number if act.log.ended else 0
+    end, ended = act.log.end, act.log.last_ended
     while time.monotonic() < deadline and not driver.gone:
         act.checkpoint.look()
         _read(act)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
-from labs.room.picture import picture
+from labs.room.picture import drawn, sheet
+from labs.room.recording import states
+from labs.room.state import State
 from labs.schedules.svg import Drawing
 
 PICTURES, SECONDS, REST = 30, 24.0, 3.0  # how many, how long all of them are shown, and the last one once more
@@ -16,39 +19,18 @@ def moving_picture(recording: dict[str, Any], pictures: int = PICTURES, seconds:
 
     Who asked for less motion sees the last one only. The words are those of the last one.
     """
-    states = list(_states(recording, pictures))
-    stills = [picture(state) for state in states]
-    tallest = max(stills, key=_height)
-    head, rect = tallest[: tallest.index("<title")], '<rect width="100%" height="100%" fill="#FFFFFF"/>'
-    last = stills[-1]
-    named = last[last.index("<title") : last.index("</desc>") + len("</desc>")]
-    layers = [f'<g class="f f{n}">{_body(still)}</g>' for n, still in enumerate(stills)]
-    drawing = Drawing("\n".join([head + named, _style(len(stills), seconds), rect, *layers, "</svg>", ""]))
-    drawing.words = last.words
-    return drawing
+    moments = list(_moments(recording, pictures))
+    stills = [drawn(state) for state in moments]
+    layers = ["\n".join([f'<g class="f f{n}">', *parts, "</g>"]) for n, (_, parts) in enumerate(stills)]
+    return sheet(moments[-1], max(height for height, _ in stills), [_style(len(stills), seconds), *layers])
 
 
-def _height(still: Drawing) -> int:
-    """Return a picture's height."""
-    return int(still.split('height="', 1)[1].split('"', 1)[0])
-
-
-def _body(still: Drawing) -> str:
-    start = still.index("/>", still.index("</desc>")) + len("/>")  # behind the white sheet
-    return still[start : still.rindex("</svg>")].strip()
-
-
-def _states(recording: dict[str, Any], pictures: int) -> Iterator[dict[str, Any]]:
+def _moments(recording: dict[str, Any], pictures: int) -> Iterator[State]:
     """Yield the state at moments that are equally far apart, the last one too."""
-    frames, state = iter(recording["frames"]), dict[str, Any]()
-    begun, ended = recording["frames"][0][0], recording["frames"][-1][0]
-    ahead = next(frames)
+    times, known = zip(*states(recording), strict=True)
     for n in range(1, pictures + 1):
-        moment = begun + (ended - begun) * n / pictures
-        while ahead and ahead[0] <= moment:
-            state = {**state, **ahead[1]}
-            ahead = next(frames, None)
-        yield state
+        moment = times[0] + (times[-1] - times[0]) * n / pictures
+        yield known[bisect_right(times, moment) - 1]
 
 
 def _style(pictures: int, seconds: float) -> str:

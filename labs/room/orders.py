@@ -15,9 +15,9 @@ import psutil
 
 from labs.room import consequences
 from labs.room.drivers import Driver
-from labs.room.moment import NotDone, freeze_at
+from labs.room.moment import freeze_at
 from labs.room.network import OK
-from labs.room.possible import BROKER_STATES, DRIVER_STATES
+from labs.room.possible import BROKER_STATES, DRIVER_STATES, NotDone
 from labs.room.session import Session
 
 BROKER_WORDS = {"kill": "was killed", "freeze": "was frozen", "wake": "was woken", "start": "was started"}
@@ -97,14 +97,12 @@ class Orders:
             session.drivers.kill(driver)
             session.chronicle.note("kill-driver", f"driver {driver.number} was killed{_when(at)}", look, at=at)
         elif verb == "freeze":
-            driver.job.pause()
-            driver.state = "frozen"
+            driver.freeze()
             look = consequences.of_the_frozen(act, driver)
             session.chronicle.note("freeze-driver", f"driver {driver.number} was frozen", look)
         else:
             look = consequences.of_the_woken(act, driver)
-            driver.job.resume()
-            driver.state = "working" if driver.batch is not None else "starting"
+            driver.wake()
             session.chronicle.note("wake-driver", f"driver {driver.number} was woken", look)
 
     def _kill_executor(self) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 import time
 from http import HTTPStatus
@@ -29,9 +31,8 @@ from traitlets.config import Config
 
 NOTEBOOK = "room.ipynb"
 PAGE = f"/voila/render/{NOTEBOOK}"
-GRACE = (
-    10.0  # seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded
-)
+# Seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded.
+GRACE = 10.0
 MOMENT = 3.0  # seconds in which a page that is reloaded hangs up
 OPEN_ELSEWHERE = (
     "The room is open in another tab or window. There is one room at a time: close that one, then reload this."
@@ -95,6 +96,15 @@ class RoomServer(ServerApp):
 
     default_services: Any = ("auth", "kernels")
 
+    def init_signal(self) -> None:
+        """End at a SIGINT as at a SIGTERM: the room first.
+
+        Jupyter's server would ask a terminal, be deaf if a script has sent it to the background, and else break off
+        what it is at.
+        """
+        super().init_signal()
+        signal.signal(signal.SIGINT, self._signal_stop)
+
 
 def admit(visitor: JupyterHandler, notebook: nbformat.NotebookNode, cwd: str) -> None:
     """Let a visitor see the page. Raises HTTPError for one that another site has sent without the token.
@@ -139,6 +149,8 @@ def main(port: str, folder: str, *browser: str) -> None:
     server = RoomServer(config=configuration(int(port), Path(folder), bool(browser)))
     server.initialize(argv=[], find_extensions=False)
     server.start()
+    # A visit that was broken off leaves threads behind that wait for its end, and the interpreter waits for them.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
 
@@ -35,11 +35,20 @@ FILLS = {"plain": "#E5F1F8", "open": "#FFFFFF", "committed": "#D5EFE6", "aborted
 
 def picture(state: dict[str, Any]) -> Drawing:
     """Return the picture of a state, with the words that say the same."""
+    return sheet(state, *drawn(state))
+
+
+def sheet(state: dict[str, Any], height: int, parts: Iterable[str]) -> Drawing:
+    """Return a picture of so many pixels' height that is made of the parts, with the words of a state."""
+    return document(WIDTH, height, "The operations room", in_words(state), parts, size=14)
+
+
+def drawn(state: dict[str, Any]) -> tuple[int, list[str]]:
+    """Return how many pixels high the picture of a state is, and what is drawn on its sheet."""
     log_height = LINES * (TALL + 16) + 40
     strikes = state["chronicle"][-STRIKES:]
     height = 190 + log_height + 22 * max(1, len(strikes)) + (26 if state["report"] else 0)
-    parts = [*_head(state), *_log(state["log"], 128), *_foot(state, strikes, 128 + log_height)]
-    return document(WIDTH, height, "The operations room", in_words(state), parts, size=14)
+    return height, [*_head(state), *_log(state["log"], 128), *_foot(state, strikes, 128 + log_height)]
 
 
 def _head(state: dict[str, Any]) -> Iterator[str]:

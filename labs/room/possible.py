@@ -1,4 +1,4 @@
-"""The orders that a room takes, and why one of them cannot be carried out just now."""
+"""The orders that a room takes, and why one of them cannot be carried out just now, or could not after all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "set-rate": ("rate",),
     "choose-stage": ("stage",),
     "kill-driver": ("driver", "at"),
-    "freeze-driver": (),
+    "freeze-driver": ("driver",),
     "wake-driver": ("driver",),
     "start-driver": (),
     "keep-spare": ("on",),
@@ -50,6 +50,10 @@ DRIVER_STATES = {
 }
 MOMENTS = ("", "rows", "commit")  # of a kill: now, when rows of a batch are in the log, when they are committed
 MOST_DRIVERS = 3
+
+
+class NotDone(Exception):
+    """An order could not be carried out after all; the message says why."""
 
 
 def possible(session: Session) -> list[str]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import threading
 import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labs.room.state import KEYS, State
+from labs.room.state import KEYS, State, empty_state
 
 VERSION = 1
 FRAMES = 2_000
@@ -22,9 +23,8 @@ GAP = 0.2  # seconds between two frames at first
 FILE = "recording.json"
 SHAPE: dict[str, Any] = {"version": int, "title": str, "stage": str, "seconds": (int, float), "frames": list}
 
-Frame = tuple[
-    float, bytes
-]  # when, and the changes as compressed JSON: as Python's objects they would be 20 times as large
+# When, and the changes as compressed JSON: as Python's objects they would be 20 times as large.
+Frame = tuple[float, bytes]
 
 
 class RecordingError(ValueError):
@@ -82,6 +82,14 @@ def _unpacked(frame: bytes) -> State:
 
 def _merged(frames: list[bytes]) -> bytes:
     return _packed({key: value for frame in frames for key, value in _unpacked(frame).items()})
+
+
+def states(recording: Mapping[str, Any]) -> Iterator[tuple[float, State]]:
+    """Yield the time of each frame, and the state from then on."""
+    state = empty_state()
+    for time, changed in recording["frames"]:
+        state = {**state, **changed}
+        yield time, state
 
 
 def write_recording(recording: dict[str, Any], folder: Path) -> None:

@@ -28,9 +28,8 @@ from typing import Any
 
 from labs.evidence.auditor.audit import Audit
 from labs.room.ending import Ending
-from labs.room.moment import NotDone
 from labs.room.orders import Orders
-from labs.room.possible import rate_against, stage_against, why_not
+from labs.room.possible import NotDone, rate_against, stage_against, why_not
 from labs.room.recording import Recorder
 from labs.room.saving import save
 from labs.room.session import Session

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.evidence.auditor.audit import Audit
-from labs.room.moment import NotDone
+from labs.room.possible import NotDone
 from labs.room.recording import write_recording
 from labs.room.session import Session
 

@@ -108,6 +108,7 @@ class Session:
             "counted": act.counted(),
             "batches": act.checkpoint.shown(),
             "drivers": self.drivers.shown(),
+            "spare": self.drivers.spare_wanted,
             "brokers": self.equipment.shown(),
             "executors": {"wanted": self.executors_wanted, "running": len(self.executor_ids)},
             "network": self.network.shown(),

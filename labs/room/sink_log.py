@@ -69,6 +69,11 @@ class SinkLog:
         self.undecided: deque[Row] = deque()  # in the order of the log; the first one is open
         self._tail, self._fields = tail, fields
 
+    @property
+    def last_ended(self) -> int:
+        """The number of the transaction that has ended last, 0 if none has."""
+        return self.ended[-1].number if self.ended else 0
+
     def read(self, seen: Callable[[Row], bool] = lambda row: False) -> list[Row]:
         """Read what is new and return what has become readable, in its order. Raises OSError.
 
@@ -117,8 +122,7 @@ class SinkLog:
         for row in ended:
             row.state = state
         if ended:
-            number = self.ended[-1].number + 1 if self.ended else 1
-            self.ended.append(Ended(number, ended[0].batch, ended[0].epoch, state))
+            self.ended.append(Ended(self.last_ended + 1, ended[0].batch, ended[0].epoch, state))
 
     def _readable(self) -> list[Row]:
         found = []

@@ -6,6 +6,7 @@ traffic    {"on", "rate": records/s wanted, "sent", "per_second"}
 counted    {"records": in batches that are noted, "per_second", "behind"}
 batches    the last 12: {"number", "state": planned|running|noted, "driver", "runs": how often it was begun}
 drivers    the last 4: {"number", "state": one of drivers.STATES, "batch", "epoch": the newest seen in the log}
+spare      whether a hot spare is wanted: it is among the drivers once it is there, warm or starting
 brokers    {"number", "state": running|frozen|killed|starting}
 executors  {"wanted", "running"}
 network    {"cut", "hold": ""|waiting|held, "held_epoch"}
@@ -57,6 +58,7 @@ def empty_state(stage: str = EXACTLY_ONCE.name) -> State:
         "counted": {"records": 0, "per_second": 0.0, "behind": 0},
         "batches": [],
         "drivers": [],
+        "spare": False,
         "brokers": [],
         "executors": {"wanted": 0, "running": 0},
         "network": {"cut": False, "hold": "", "held_epoch": None},

@@ -20,6 +20,7 @@ import anywidget
 import traitlets
 
 from labs.room.picture import picture
+from labs.room.recording import states
 from labs.room.said import in_words
 from labs.room.state import KEYS, empty_state
 from labs.room.words import ORDERS, words
@@ -131,9 +132,5 @@ class RoomView(_Traits):
 
 def first_and_last(recording: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the state with which a recording begins, and the one with which it ends."""
-    first, last = empty_state(), empty_state()
-    for number, (_, changes) in enumerate(recording["frames"]):
-        last.update(changes)
-        if not number:
-            first.update(changes)
-    return first, last
+    shown = [state for _, state in states(recording)] or [empty_state()]
+    return shown[0], shown[-1]

@@ -44,7 +44,9 @@ ORDERS = {
     "kill-driver": _order(
         "Kill", "kill driver {number}: nothing is flushed", "starting", "working", "frozen", takes="driver"
     ),
-    "freeze-driver": _order("Freeze", "freeze driver {number}: it does not notice that time passes", "working"),
+    "freeze-driver": _order(
+        "Freeze", "freeze driver {number}: it does not notice that time passes", "starting", "working", takes="driver"
+    ),
     "wake-driver": _order("Wake", "wake driver {number}: it goes on where it was", "frozen", takes="driver"),
     "start-driver": _order("Start a second driver", "start another driver beside the living one"),
     "keep-spare": _order("Keep a spare warm", "a driver, started and idle, takes over when the working one dies"),

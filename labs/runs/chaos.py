@@ -33,7 +33,7 @@ from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
 from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
-from labs.runs.chaos_audit import judge
+from labs.runs.chaos_audit import LOOK_FOR_TIMEOUTS, judge
 from labs.runs.chaos_report import ON_ITS_WAY, ON_ITS_WAY_TO_A_SPARE, ChaosReport, History, Sample, recoveries
 
 SPEED = 5  # seconds of event time per second: a window is complete every second
@@ -41,7 +41,6 @@ SINK_PARTITIONS = 3
 TRIGGER = 0.5  # seconds
 EVERY = 0.5  # seconds between two samples
 PATIENCE = 120.0  # seconds without a new result until what is missing is given up
-LOOK_FOR_TIMEOUTS = 20.0  # seconds: brokers look every 10 for transactions that have timed out
 
 
 def run_chaos(

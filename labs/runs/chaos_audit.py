@@ -18,7 +18,9 @@ from labs.evidence.readers.decided import write_sentinels
 from labs.evidence.readers.results import read_results, readable_sentinels
 from labs.evidence.readers.watcher import Watcher
 from labs.pipeline.log.live_traffic import LiveTraffic
-from labs.pipeline.records import CLOSING_IP, SINK_TOPIC, SOURCE_TOPIC
+from labs.pipeline.records import CLOSING_IP, SINK_TOPIC, SOURCE_TOPIC, window_start
+
+LOOK_FOR_TIMEOUTS = 20.0  # seconds: brokers look every 10 for transactions that have timed out
 
 
 def judge(
@@ -69,7 +71,7 @@ def _stored(servers: str, topic: str, window_ms: int) -> Counter[tuple[int, str]
     What is malformed has neither time nor IP: no traffic of ours sent it.
     """
     return Counter(
-        (time_ms - time_ms % window_ms, ip)
+        (window_start(time_ms, window_ms), ip)
         for _, _, time_ms, ip in read_source_records(servers, topic)
         if time_ms is not None and ip is not None and ip != CLOSING_IP
     )

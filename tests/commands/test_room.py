@@ -87,7 +87,9 @@ def folders() -> set[Path]:
 @pytest.fixture(scope="module", autouse=True)
 def _temporary_folder_with_a_space():
     # A short name: a browser makes a socket in there, whose path may have a hundred characters and no more.
-    with tempfile.TemporaryDirectory(prefix="for ünfinished things ") as folder, pytest.MonkeyPatch.context() as patch:
+    # It lives on and may write while the folder is being deleted.
+    things = tempfile.TemporaryDirectory(prefix="for ünfinished things ", ignore_cleanup_errors=True)
+    with things as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
@@ -295,13 +297,17 @@ with RoomPage({CELL!r}) as page:
     [
         ("command", signal.SIGINT),
         ("command", signal.SIGKILL),
+        ("server", signal.SIGINT),
+        ("server", signal.SIGTERM),
         ("server", signal.SIGKILL),
     ],
     ids=lambda each: getattr(each, "name", each),
 )
 def test_whoever_is_killed_nothing_is_left(victim, number):
     before = folders()
-    command = [sys.executable, "-c", SERVE]
+    # A script starts what it sends to the background deaf to Ctrl-C; the server hears it all the same.
+    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" if victim == "server" else ""
+    command = [sys.executable, "-c", deaf + SERVE]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -318,8 +324,27 @@ def test_whoever_is_killed_nothing_is_left(victim, number):
         finally:
             process.kill()
     eventually(lambda: not [each for each in below if each.is_running()], timeout=90)
-    eventually(lambda: folders() == before, timeout=30)
+    eventually(lambda: folders() <= before, timeout=30)
     require_free(visitor.port)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_server_ends_while_a_room_is_being_opened(number):
+    with RoomPage("import time\ntime.sleep(600)") as page:
+        page.await_ready()
+        visitor = Visitor(page.address)
+        headers = visitor.log_in()
+        visit = threading.Thread(target=broken_off, args=(visitor, headers))
+        visit.start()
+        eventually(lambda: [each for each in kernels(visitor) if each["execution_state"] == "busy"], timeout=60)
+        os.kill(page.pid, number)
+        eventually(lambda: page.pid is None, timeout=60)
+    visit.join()
+
+
+def broken_off(visitor: Visitor, headers: dict[str, str]) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        visitor.ask(PAGE, **headers)
 
 
 def started(*options: str) -> subprocess.Popen:
@@ -339,7 +364,8 @@ def test_the_command_says_where_the_page_is_and_ends_in_one_line(number):
             process.kill()
     assert re.fullmatch(rf"http://127\.0\.0\.1:\d+{re.escape(PAGE)}\?token=[0-9a-f]{{48}}\n", address)
     assert (rest, said) == ("", "Ctrl-C ends the room and its page\nstopped\n")
-    assert (process.returncode, folders()) == (0, before)
+    assert process.returncode == 0
+    assert folders() <= before
 
 
 def test_a_port_in_use_is_one_line():

@@ -78,6 +78,7 @@ def test_the_same_kill_doubles_the_batch_in_flight_with_a_checkpoint_alone(room)
         ("kill-driver", {"force": 9}, "no argument 'force'"),
         ("kill-driver", {"driver": "one"}, "there is no driver 'one'"),
         ("kill-driver", {"driver": 999}, "driver 999 is not there"),
+        ("freeze-driver", {"driver": 999}, "driver 999 is not there"),
         ("kill-driver", {"at": "dawn"}, "not at 'dawn'"),
         ("wake-driver", {}, "no driver frozen"),
         ("set-rate", {"rate": -1}, "a rate of -1 is not possible"),
@@ -109,6 +110,12 @@ def test_an_order_that_makes_no_sense_is_one_line(room, order, arguments, said):
     assert "\n" not in line
     assert room.state["message"] == line
     assert len(room.state["chronicle"]) == len(before["chronicle"])
+
+
+def test_the_state_says_whether_a_spare_is_wanted(room):
+    for wanted in (False, True):
+        assert room.do("keep-spare", on=wanted).result() == ""
+        assert room.state["spare"] is wanted
 
 
 def test_without_a_checkpoint_everything_comes_again(room):

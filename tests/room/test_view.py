@@ -115,8 +115,10 @@ def test_a_view_at_rest_gives_no_orders_and_hears_nothing():
 def test_orders_are_those_of_the_room():
     assert ORDERS.keys() == ROOMS_ORDERS.keys()
     for name, states in (DRIVER_STATES | BROKER_STATES).items():
-        assert set(ORDERS[name]["states"]) <= set(states), name
-    assert all(not order["takes"] or order["takes"] in ROOMS_ORDERS[name] for name, order in ORDERS.items())
+        assert set(ORDERS[name]["states"]) == set(states), name
+    takes = {name: order["takes"] for name, order in ORDERS.items() if order["takes"]}
+    assert takes == {name: name.partition("-")[2] for name in (DRIVER_STATES | BROKER_STATES)}
+    assert all(target in ROOMS_ORDERS[name] for name, target in takes.items())
 
 
 def test_every_text_is_used_and_every_text_that_is_used_is_there():

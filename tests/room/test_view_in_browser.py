@@ -170,10 +170,10 @@ def test_copies_are_marked_and_the_verdict_says_it_in_a_word_and_a_sign(live):
 
 ONES = [
     ("stop-traffic", {}),
-    ("freeze-driver", {}),
+    ("freeze-driver", {"driver": 7}),
     ("kill-driver", {"driver": 7}),
     ("start-driver", {}),
-    ("keep-spare", {"on": True}),
+    ("keep-spare", {"on": False}),
     ("kill-broker", {"broker": 0}),
     ("freeze-broker", {"broker": 0}),
     ("kill-executor", {}),
@@ -207,6 +207,36 @@ def test_each_button_sends_its_order_and_none_when_it_is_impossible(live):
     assert "not possible now" in button(browser, "finish").get_attribute("title")
 
 
+@pytest.mark.parametrize(
+    ("order", "number", "ordered"), [("freeze-driver", 0, {"driver": 7}), ("choose-stage", 1, {"stage": "checkpoint"})]
+)
+def test_a_button_that_moves_while_it_is_held_down_is_pressed(live, order, number, ordered):
+    browser = live(everything())
+    ActionChains(browser).click_and_hold(button(browser, order, number)).perform()
+    browser.execute_script("document.querySelector('.eo-room').style.marginTop = '10em'")
+    ActionChains(browser).release().perform()
+    assert sent(browser) == [{"do": order, **ordered}]
+
+
+def test_each_of_two_drivers_can_be_frozen(live):
+    drivers = [{"number": number, "state": "working", "batch": 44, "epoch": 45} for number in (7, 8)]
+    browser = live({**everything(), "drivers": drivers})
+    for number in range(2):
+        button(browser, "freeze-driver", number).click()
+    assert [each["driver"] for each in sent(browser)] == [7, 8]
+
+
+def test_a_spare_that_is_wanted_and_not_warm_yet_can_be_given_up(live):
+    starting = {"number": 8, "state": "starting", "batch": None, "epoch": None}
+    browser = live({**everything(), "drivers": [everything()["drivers"][0], starting], "spare": True})
+    assert button(browser, "keep-spare").get_attribute("aria-pressed") == "true"
+    button(browser, "keep-spare").click()
+    assert sent(browser) == [{"do": "keep-spare", "on": False}]
+    tell(browser, spare=False)
+    button(browser, "keep-spare").click()
+    assert sent(browser) == [{"do": "keep-spare", "on": True}]
+
+
 def test_the_rate_is_sent_when_it_is_chosen_and_not_changed_under_the_hand(live):
     browser = live(everything())
     rate = browser.find_element(By.CSS_SELECTOR, ".eo-rate")
@@ -237,7 +267,7 @@ def test_keyboard_alone_suffices_and_keeps_its_place(live):
     assert "eo-rate" in reached
     assert "choose-stage" in reached
     press(browser, Keys.SPACE)
-    assert sent(browser) == [{"do": "freeze-driver"}]
+    assert sent(browser) == [{"do": "freeze-driver", "driver": 7}]
     frozen = {**everything()["drivers"][0], "state": "frozen"}
     tell(browser, drivers=[frozen], possible=["wake-driver"])
     assert browser.execute_script("return document.activeElement.dataset.order") == "freeze-driver", "the focus is gone"

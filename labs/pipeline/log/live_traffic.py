@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.replay import SourceFailed, close_windows, source_producer
-from labs.pipeline.records import SOURCE_TOPIC, source_value
+from labs.pipeline.records import SOURCE_TOPIC, source_value, window_start
 
 TICK = 0.02  # seconds
 PATIENCE_MS = 600_000  # a record waits that long for a broker to come back
@@ -84,7 +84,7 @@ class LiveTraffic:
             self._error = error
 
     def _send(self, time_ms: int, ip: str) -> None:
-        access = (time_ms - time_ms % self.window_ms, ip)
+        access = (window_start(time_ms, self.window_ms), ip)
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:

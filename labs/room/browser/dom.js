@@ -55,14 +55,19 @@ function part(name, title, ...children) {
   return made("div", { class: `eo-part eo-${name}`, role: "group", "aria-label": title }, heading, ...children);
 }
 
-// A button that gives an order. One that is impossible now stays where it is and keeps the focus, but does nothing.
+// A button that is disabled stays where it is and keeps the focus, but does nothing. One that moves while it is held
+// down is pressed all the same.
+function onPress(button, act) {
+  button.addEventListener("click", () => {
+    if (button.getAttribute("aria-disabled") !== "true") act();
+  });
+  button.addEventListener("pointerdown", (event) => button.setPointerCapture(event.pointerId));
+}
+
+// A button that gives an order.
 function orderButton(room, name, argumentsOf = () => ({})) {
   const button = made("button", { type: "button", class: "eo-order", "data-order": name }, room.words.orders[name].label);
-  button.addEventListener("click", () => {
-    if (button.getAttribute("aria-disabled") !== "true") room.send({ do: name, ...argumentsOf() });
-  });
-  // A button that moves while it is held down is pressed all the same.
-  button.addEventListener("pointerdown", (event) => button.setPointerCapture(event.pointerId));
+  onPress(button, () => room.send({ do: name, ...argumentsOf() }));
   return button;
 }
 

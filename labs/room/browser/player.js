@@ -17,7 +17,7 @@ function playerPart(room, recording) {
 
   for (const each of SPEEDS) {
     const button = made("button", { type: "button", class: "eo-order" }, filled(texts.times, { speed: each }));
-    button.addEventListener("click", () => {
+    onPress(button, () => {
       speed = each;
       draw();
     });
@@ -73,15 +73,14 @@ function playerPart(room, recording) {
   }
 
   function step(time) {
-    if (time === undefined) return;
     pause();
     show(time);
   }
 
-  play.addEventListener("click", () => (playing ? pause() : start()));
+  onPress(play, () => (playing ? pause() : start()));
   slider.addEventListener("input", () => show(Number(slider.value)));
-  next.addEventListener("click", () => step(strikes.find((time) => time > at)));
-  previous.addEventListener("click", () => step(strikes.findLast((time) => time < at)));
+  onPress(next, () => step(strikes.find((time) => time > at)));
+  onPress(previous, () => step(strikes.findLast((time) => time < at)));
   return { element, keys: [], draw() {}, begin: () => show(0), end: pause };
 }
 

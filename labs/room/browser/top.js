@@ -48,9 +48,7 @@ function stagePart(room) {
       const make = (name) => {
         if (!room.live) return made("span", { class: "eo-stage-step" }, name);
         const button = made("button", { type: "button", class: "eo-stage-step", "data-order": "choose-stage" }, name);
-        button.addEventListener("click", () => {
-          if (button.getAttribute("aria-disabled") !== "true") room.send({ do: "choose-stage", stage: name });
-        });
+        onPress(button, () => room.send({ do: "choose-stage", stage: name }));
         return button;
       };
       keep(steps, state.stage.names, (name) => name, make, (button, name) => {

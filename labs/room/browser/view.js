@@ -1,6 +1,6 @@
 // --- All of it
 
-const KEYS = "time stage traffic counted batches drivers brokers executors network log marker readers verdict chronicle possible message report".split(" ");
+const KEYS = "time stage traffic counted batches drivers spare brokers executors network log marker readers verdict chronicle possible message report".split(" ");
 
 function render({ model, el }) {
   const recording = model.get("recording");

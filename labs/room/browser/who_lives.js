@@ -52,7 +52,7 @@ function livesPart(room) {
 
   return {
     element: part("lives", texts.lives, drivers.element, brokers.element, made("div", { class: "eo-group" }, ...singles)),
-    keys: ["drivers", "brokers", "executors", "network", "possible"],
+    keys: ["drivers", "spare", "brokers", "executors", "network", "possible"],
     draw(state) {
       const byNumber = (each) => each.number;
       keep(drivers.rows, state.drivers, byNumber, () => row("driver", ["kill-driver", "freeze-driver", "wake-driver"]), (node, each) => {
@@ -64,7 +64,7 @@ function livesPart(room) {
       say(brokers.none, state.brokers.length ? "" : texts.no_brokers);
       allow(room, second, state);
       allow(room, spare, state);
-      mark(spare, "aria-pressed", state.drivers.some((each) => each.state === "warm"));
+      mark(spare, "aria-pressed", !!state.spare);
       say(executors.line, filled(state.executors.wanted ? texts.executors_running : texts.no_executors, state.executors));
       const { cut, hold, held_epoch } = state.network;
       say(network.line, cut ? texts.cut : texts.connected);
