@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from labs.schedules.diagram import draw
+from labs.schedules.model import by_executors
 from labs.schedules.model.by_executors import PROGRAM, ByExecutors
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
@@ -102,6 +103,28 @@ def test_counterexample_is_kept_and_drawn(name):
     schedule = explored(name).schedule
     assert Schedule.from_json(schedule.to_json()) == schedule
     assert "task 2" in draw(schedule)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"luck": ("deliver again",)},
+        {"luck": ("run again",), "retries": True},
+        {"luck": ("give up",), "counts": False},
+        {"luck": (), "apart": False},
+        {"luck": ("deliver again",), "epoch_by_commit": False, "batches": 2, "rows": 1},
+    ],
+)
+def test_what_is_forgotten_makes_no_difference(variant, monkeypatch):
+    """What Kafka and the checkpoint can come to hold is the same, whether anything is forgotten on the way or not."""
+    stage = dataclasses.replace(SMALL, **variant)
+    forgetting = kept_by(stage)
+    monkeypatch.setattr(by_executors, "_without_what_makes_no_difference", lambda before, state: state)
+    assert kept_by(stage) == forgetting
+
+
+def kept_by(stage):
+    return {(tuple(sorted(stage.visible(state))), state.marker, state.noted) for state in reachable(stage)}
 
 
 def test_rerun_of_a_stage_is_kept_and_drawn():
