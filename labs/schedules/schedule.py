@@ -12,7 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 REQUESTS = ("fence", "read marker", "row", "marker", "commit", "abort")
-OWN_STEPS = ("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "take over")
+OWN_STEPS = (
+    *("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "take over"),
+    *("hand out", "give up", "count"),
+)
 STRIKES = ("crash", "freeze", "wake")  # what befalls a program
 NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
 STARTS = ("start", "start at record", "restore and start", "start anew", "hand over")  # the others are gone
@@ -45,7 +48,11 @@ WORDS = {
     "warm up": "keeps {whose} warm, which waits to be told",
     "hand over": "tells {whose} to take over",
     "take over": "reads its checkpoint, and takes over at batch {batch}",
+    "hand out": "hands out batch {batch} to its tasks",
+    "give up": "gives up, and reports that it has",
+    "count": "counts what its tasks report of batch {batch}",
     "run again": "runs {whose}",
+    "run the stage again": "runs those tasks of {whose} again that have not reported",
     "time out": "aborts the transaction, which has been open for too long",
     "forget the marker": "forgets the marker, which has expired",
 }
@@ -144,7 +151,8 @@ def _event(n: int, fields: Any) -> Event:
     if any(type(each) is not int for each in numbers if each is not None):
         raise ScheduleError(f"step {n}: batch, row, epoch and sequence are whole numbers")
     actor = "program" if PROGRAM.fullmatch(str(event.actor)) else event.actor
-    known = {"program": REQUESTS + OWN_STEPS + STRIKES, "network": NETWORK, "supervisor": SUPERVISOR, "broker": BROKER}
+    known = {"program": REQUESTS + OWN_STEPS + STRIKES, "network": NETWORK, "broker": BROKER}
+    known["supervisor"] = (*SUPERVISOR, "run the stage again")
     if actor not in known:
         raise ScheduleError(f"step {n}: nobody is called {event.actor!r}; there are driver 1, driver 2, …, network, …")
     if event.action not in known[actor]:
@@ -159,7 +167,9 @@ def check_order(events: Sequence[Event]) -> None:
     held = set()
     started = {each.actor for each in events if re.fullmatch(r"(driver|producer|consumer) 1|task \d+", each.actor)}
     for n, event in enumerate(events, 1):
-        if event.action in SUPERVISOR:
+        if event.action == "run the stage again":
+            started |= {each.actor for each in events if each.actor.endswith(" again")}
+        elif event.action in SUPERVISOR:
             started.add(event.whose)
         elif PROGRAM.fullmatch(event.actor) and event.actor not in started:
             raise ScheduleError(f"step {n}: {event.actor} was not started")

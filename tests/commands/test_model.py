@@ -49,6 +49,15 @@ def test_schedule_that_was_saved_is_shown_and_drawn(capsys, tmp_path):
     assert drawing.read_text().startswith("<svg")
 
 
+def test_what_is_only_modelled_is_not_replayed_and_that_is_said(capsys, tmp_path):
+    saved = tmp_path / "saved.json"
+    assert main(["model", "--stage", "by executors, uncounted", "--save", str(saved)]) == 0
+    assert main(["model", "--schedule", str(saved), "--replay"]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.split("  ")[0] == "by executors, uncounted"
+    assert said.endswith("lost          not replayed: it is only modelled")
+
+
 def test_schedule_from_a_file_is_replayed_and_what_differs_is_said(capsys, tmp_path):
     saved = tmp_path / "saved.json"
     assert main(["model", "--stage", "offset last", "--save", str(saved)]) == 0

@@ -42,6 +42,11 @@ FOUND = {
     "shared transaction": None,
     "shared, committed uncounted": ("lost", 5),
     "shared, rows without numbers": ("doubled", 7),
+    "the sink by executors": None,
+    "by executors, uncounted": ("lost", 10),
+    "by executors, tasks retried": ("doubled", 12),
+    "by executors, partition shared": ("lost", 10),
+    "by executors, epoch kept": ("torn", 17),
 }
 # Each takes one thing away from the sink, or puts it in the wrong place.
 MUTANTS = {

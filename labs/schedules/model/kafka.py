@@ -66,6 +66,7 @@ class Stage:
         """Yield what the network can do first: of schedules of one length, it delays the least in the one found."""
         for request in state.net:
             yield from self._network(state, request)
+        yield from self._executors(state)
         for n, driver in enumerate(state.drivers):
             if driver.alive and not driver.waiting and driver.batch < self.batches and not state.refused:
                 yield from self._driver(state, n, driver)
@@ -74,6 +75,10 @@ class Stage:
                 yield from LUCK[what](self, spent(state, what))
         if len(state.drivers) < self.drivers and not state.refused:
             yield from self._supervisor(state, f"driver {len(state.drivers) + 1}")
+
+    def _executors(self, state: State) -> Iterator[tuple[Event, State]]:
+        """Yield what executors do: nothing, where the driver writes."""
+        return iter(())
 
     def _network(self, state: State, request: Request) -> Iterator[tuple[Event, State]]:
         gone = state._replace(net=state.net - {request})

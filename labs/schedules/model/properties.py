@@ -28,7 +28,8 @@ def anomaly(stage: Stage, state: State) -> str | None:
         if len(records) not in {*state.planned, *state.old_ends, *([state.marker[1]] if state.marker else [])}:
             return "torn"
     # What is left when all drivers are gone and the network is empty.
-    rest = state._replace(drivers=(), spare=None, net=frozenset(), luck=(), remembered=frozenset(), grown=False)
+    rest = state._replace(drivers=(), spare=None, tasks=(), net=frozenset(), luck=(), grown=False)
+    rest = rest._replace(remembered=frozenset())
     return None if recovers(stage, rest) else "stuck"
 
 
@@ -43,7 +44,8 @@ def recovers(stage: Stage, state: State) -> bool:
 def ending(stage: Stage, state: State) -> Iterator[tuple[Event, State]]:
     """Yield what becomes of a fresh driver that nobody disturbs, once all others have crashed."""
     gone = all_gone(state.drivers)
-    state = state._replace(drivers=(*gone, Driver(state.noted + 1)), spare=None, net=frozenset(), luck=())
+    state = state._replace(drivers=(*gone, Driver(state.noted + 1)), spare=None, tasks=())
+    state = state._replace(net=frozenset(), luck=())
     yield Event("supervisor", "start", state.noted + 1, whose=f"driver {len(gone) + 1}"), state
     while not state.refused and state.drivers[-1].alive and state.drivers[-1].batch < stage.batches:
         event, state = next(stage.moves(state))

@@ -4,7 +4,7 @@ The driver gets an epoch and hands it out; each task sends its rows, numbered fr
 acknowledged; when every task has, the driver commits. Spark may run a task again while its first attempt, a zombie,
 still sends. The partition knows the numbers that it has: a row that comes again is acknowledged and not kept.
 
-Left out: the driver's own crashes, which `kafka` has; and a task whose attempts have different rows.
+Left out: crashes of the driver, and a task whose attempts have different rows. `by_executors` has both.
 """
 
 from __future__ import annotations

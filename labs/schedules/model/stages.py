@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from labs.schedules.model.by_executors import ByExecutors
 from labs.schedules.model.downstream import OFFSET_FIRST, OFFSET_LAST, TOGETHER, DownstreamStage
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.shared_transaction import SharedStage
@@ -46,5 +47,10 @@ MODELS: dict[str, Stage | TwoPhaseStage | DownstreamStage | SharedStage] = {
         SharedStage("shared transaction"),
         SharedStage("shared, committed uncounted", counts=False),
         SharedStage("shared, rows without numbers", numbers_rows=False),
+        ByExecutors("the sink by executors"),
+        ByExecutors("by executors, uncounted", counts=False, luck=("give up",)),
+        ByExecutors("by executors, tasks retried", retries=True),
+        ByExecutors("by executors, partition shared", apart=False),
+        ByExecutors("by executors, epoch kept", epoch_by_commit=False),
     )
 }

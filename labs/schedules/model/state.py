@@ -45,12 +45,13 @@ class Request(NamedTuple):
     end: int  # what the batch was planned to hold: records up to this one
     query: int = 0
     copy: bool = False
+    task: str = ""  # of the driver's, if it is that which sends
 
     @property
     def sent(self) -> Event:
-        """That the driver sends it. The epoch is said where Kafka looks at it."""
+        """That the driver, or its task, sends it. The epoch is said where Kafka looks at it."""
         epoch = None if self.what in ("fence", "read marker") else self.epoch
-        return Event(f"driver {self.driver + 1}", self.what, self.batch, self.row, epoch)
+        return Event(self.task or f"driver {self.driver + 1}", self.what, self.batch, self.row, epoch)
 
     def carried(self, action: str, answer: str = "") -> Event:
         """What the network does with it, and what comes back."""
@@ -66,9 +67,27 @@ class Spare(NamedTuple):
     saw: tuple[Marker | None, ...] = ()
 
 
+class Task(NamedTuple):
+    """One attempt of a task, under the epoch of its driver: what was acknowledged to it, and what it reports."""
+
+    driver: int
+    number: int
+    batch: int
+    epoch: int
+    again: bool = False
+    acknowledged: int = 0  # records
+    waiting: bool = False  # for an answer
+    report: str = ""  # "done" or "failed"
+
+    @property
+    def name(self) -> str:
+        return f"task {self.number + 1}" + (" again" if self.again else "")
+
+
 class State(NamedTuple):
     drivers: tuple[Driver, ...] = (Driver(),)  # the last one is the newest
     spare: Spare | None = None  # who comes next, if it is kept warm
+    tasks: tuple[Task, ...] = ()
     net: frozenset[Request] = frozenset()
     # In Kafka: the topic, the newest epoch, the marker in the topic and in the open transaction.
     log: tuple[tuple[int, int, str], ...] = ()  # (record, batch, "open", "committed" or "aborted")
@@ -86,6 +105,7 @@ class State(NamedTuple):
     grown: bool = False  # the source has more for the next batch than it had when that was first planned
     witness: int | None = None  # in the checkpoint: in which topic the marker was to be, before anything was published
     topic: int = 0  # that the marker is in now: another one, if the first was deleted
+    committed: int = NEVER  # the epoch that was committed last
     refused: bool = False
     luck: tuple[str, ...] = ()  # what may still go wrong, apart from drivers and delays
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from labs.evidence.auditor.anomaly import Anomaly
 from labs.evidence.auditor.audit import Audit
+from labs.schedules.model.by_executors import ByExecutors
 from labs.schedules.model.downstream import DownstreamStage
 from labs.schedules.model.kafka import Stage
 from labs.schedules.model.shared_transaction import SharedStage
@@ -45,6 +46,11 @@ PLAYERS: dict[type, Any] = {
     DownstreamStage: DownstreamPlayer,
     SharedStage: SharedPlayer,
 }
+
+
+def can_be_replayed(stage: Any) -> bool:
+    """Tell whether there are programs that take a stage's steps. Of the sink by executors there are none."""
+    return not isinstance(stage, ByExecutors)
 
 
 def replay_on_kafka(schedule: Schedule, stage: Any, bench: ReplayBench) -> Replayed:

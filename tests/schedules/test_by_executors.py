@@ -1,0 +1,135 @@
+"""The model of the sink by executors: that it tries what executors can do, how far, and what it holds on to."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from labs.schedules.diagram import draw
+from labs.schedules.model import by_executors
+from labs.schedules.model.by_executors import PROGRAM, ByExecutors
+from labs.schedules.model.checker import explore
+from labs.schedules.model.stages import MODELS
+from labs.schedules.model.state import Driver, Marker, Request, State
+from labs.schedules.schedule import Schedule
+from tests.schedules.test_model import explored, reachable
+
+STATES = {  # how many at most, of each stage
+    "the sink by executors": 110_000,
+    "by executors, uncounted": 2_000,
+    "by executors, tasks retried": 60_000,
+    "by executors, partition shared": 15_000,
+    "by executors, epoch kept": 50_000,
+}
+SMALL = dataclasses.replace(MODELS["the sink by executors"], batches=1, rows=2)
+DONE = State(log=((0, 0, "committed"),), planned=(1,), marker=Marker(0, 1), epoch=1, committed=0)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_are_few_enough(name):
+    assert explored(name).states <= STATES[name]
+
+
+def test_every_action_and_every_fault_is_taken():
+    requests = ("fence", "read marker", "marker", "commit", "abort")
+    expected = {("driver", action, "") for action in ("plan", "note", "hand out", "count", *requests)}
+    expected |= {("task", "row", ""), ("task", "give up", ""), ("broker", "time out", ""), ("supervisor", "start", "")}
+    expected |= {("supervisor", again, "") for again in ("run again", "run the stage again")}
+    expected |= {("network", "deliver", request) for request in (*requests, "row")}
+    expected |= {
+        ("network", fate, request)
+        for fate in ("deliver again", "lose the answer")
+        for request in (*requests[:-1], "row")  # nobody waits for the answer to an abort
+    }
+    assert explored("the sink by executors").taken.keys() == expected
+
+
+def test_task_that_is_run_again_writes_only_where_that_is_allowed():
+    assert not any(actor.endswith("again") for actor, *_ in explored("the sink by executors").taken)
+    assert any(actor.endswith("again") for actor, *_ in explored("by executors, tasks retried").taken)
+
+
+def test_next_batch_is_written_under_the_epoch_that_the_commit_gave():
+    stage = dataclasses.replace(MODELS["the sink by executors"], luck=(), drivers=1)
+    found = explore(stage)
+    assert found.taken["driver", "fence", ""] == 1
+    assert {task.epoch for state in reachable(stage) for task in state.tasks} == {0, 1}
+
+
+def test_late_row_of_an_older_epoch_is_turned_away():
+    state = dataclasses.replace(SMALL, luck=()).start()._replace(epoch=1, planned=(2,), drivers=(Driver(epoch=0),))
+    row = Request(0, "row", 0, 0, 0, 0, 2, task="task 1")
+    [(event, after)] = [move for move in SMALL.moves(state._replace(net=frozenset({row}))) if move[0].request == "row"]
+    assert (event.answer, after.log) == ("fenced", ())
+
+
+@pytest.mark.parametrize(
+    ("state", "answer"),
+    [
+        (DONE, "epoch 1"),
+        (DONE._replace(epoch=2), "fenced"),
+        (DONE._replace(pending=Marker(1, 2)), "fenced"),
+        (DONE._replace(committed=-1), "fenced"),
+    ],
+)
+def test_commit_that_is_asked_for_again_is_answered_until_the_next_transaction(state, answer):
+    again = Request(0, "commit", 0, None, 0, 0, 1)
+    state = state._replace(net=frozenset({again}), drivers=(Driver(step=PROGRAM.index("commit"), waiting=True),))
+    event, after = next(SMALL.moves(state))
+    assert (event.answer, after.log, after.marker) == (answer, state.log, state.marker)
+
+
+def test_record_that_is_missing_from_a_batch_marked_as_done_is_lost():
+    assert SMALL.anomaly(DONE) is None
+    assert SMALL.anomaly(DONE._replace(planned=(2,), marker=Marker(0, 2))) == "lost"
+
+
+@pytest.mark.parametrize(
+    ("program", "anomaly"),
+    [
+        (tuple(step for step in PROGRAM if step != "marker"), "doubled"),
+        (tuple(step for step in PROGRAM if step != "read marker"), "doubled"),
+        (("plan", "read marker", "fence", *PROGRAM[3:]), "doubled"),
+        (("plan", "fence", "read marker", "hand out", "marker", "commit", "count", "note"), "lost"),
+    ],
+)
+def test_mutant_of_the_program_is_caught_by_crashes_and_sleeps_alone(program, anomaly):
+    assert explore(ByExecutors("", program, luck=())).anomaly == anomaly
+
+
+@pytest.mark.parametrize("name", [name for name in STATES if name.startswith("by")])
+def test_counterexample_is_kept_and_drawn(name):
+    schedule = explored(name).schedule
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert "task 2" in draw(schedule)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"luck": ("deliver again",)},
+        {"luck": ("run again",), "retries": True},
+        {"luck": ("give up",), "counts": False},
+        {"luck": (), "apart": False},
+        {"luck": ("deliver again",), "epoch_by_commit": False, "batches": 2, "rows": 1},
+    ],
+)
+def test_what_is_forgotten_makes_no_difference(variant, monkeypatch):
+    """What Kafka and the checkpoint can come to hold is the same, whether anything is forgotten on the way or not."""
+    stage = dataclasses.replace(SMALL, **variant)
+    forgetting = kept_by(stage)
+    monkeypatch.setattr(by_executors, "_without_what_makes_no_difference", lambda before, state: state)
+    assert kept_by(stage) == forgetting
+
+
+def kept_by(stage):
+    return {(tuple(sorted(stage.visible(state))), state.marker, state.noted) for state in reachable(stage)}
+
+
+def test_rerun_of_a_stage_is_kept_and_drawn():
+    stage = dataclasses.replace(MODELS["by executors, tasks retried"], luck=("run the stage again",))
+    schedule = explore(stage).schedule
+    assert schedule.anomaly == "doubled"
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert "its tasks run once more" in draw(schedule)
