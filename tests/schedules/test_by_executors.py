@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from labs.schedules.model.state import Driver, Marker, Request, State
 from labs.schedules.schedule import Schedule
 from tests.schedules.test_model import explored, reachable
 
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 STATES = {  # how many at most, of each stage
     "the sink by executors": 110_000,
     "by executors, uncounted": 2_000,
@@ -133,3 +135,9 @@ def test_rerun_of_a_stage_is_kept_and_drawn():
     assert schedule.anomaly == "doubled"
     assert Schedule.from_json(schedule.to_json()) == schedule
     assert "its tasks run once more" in draw(schedule)
+
+
+@pytest.mark.parametrize("name", ["tasks retried", "epoch kept"])
+def test_picture_in_the_docs_is_what_the_model_finds(name):
+    picture = (PICTURES / f"executors-{name.replace(' ', '-')}.svg").read_text()
+    assert draw(explored(f"by executors, {name}").schedule) == picture
