@@ -13,7 +13,7 @@ import pytest
 
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
@@ -112,9 +112,35 @@ def test_commit_acknowledged_late(run, kafka):
     assert verdict.valid, verdict
 
 
-def test_commit_whose_acknowledgement_is_lost(run, kafka):
-    verdict = run(At("before_commit", 5, lambda: kafka[1].drop_next_response(Request.END_TXN)))
+@pytest.mark.parametrize("writers", WRITERS)
+def test_commit_whose_acknowledgement_is_lost(run, kafka, writers):
+    verdict = run(At("before_commit", 5, lambda: kafka[1].drop_next_response(Request.END_TXN)), writers=writers)
     assert verdict.valid, verdict
+
+
+def test_rows_and_marker_of_executors_whose_acknowledgements_are_lost(run, kafka):
+    def lose():
+        kafka[1].drop_next_response(Request.PRODUCE, transactional_id=run.topic)
+
+    verdict = run(At("before_write", 5, lose), At("mid_transaction", 6, lose), writers="executors")
+    assert verdict.valid, verdict
+    assert len(run.attempts) == 1
+
+
+def test_rows_of_executors_that_arrive_again_later_are_written_once(run, kafka):
+    held, said = [], []
+
+    def hold():
+        held.append(kafka[1].hold_next_request(Request.PRODUCE, transactional_id=run.topic))
+
+    def deliver():
+        said.append(held[0].repeat().error)
+
+    again = At("mid_transaction", 5, deliver), At("mid_transaction", 6, deliver)
+    verdict = run(At("before_write", 5, hold), *again, writers="executors")
+    assert verdict.valid, verdict
+    assert said == [None, "InvalidProducerEpochError"]  # known by its sequence number, and then by its epoch
+    assert len(run.attempts) == 1
 
 
 def test_connection_cut_in_the_middle_of_a_transaction(run, kafka):
@@ -167,14 +193,16 @@ def late_end_txn(kafka, topic):
     return At("before_commit", 5, hold), At("mid_transaction", 6, lambda: held[0].deliver())
 
 
-def test_commit_that_arrives_in_the_middle_of_the_next_batch_does_no_harm(run, kafka):
-    verdict = run(*late_end_txn(kafka, run.topic))
+@pytest.mark.parametrize("writers", WRITERS)
+def test_commit_that_arrives_in_the_middle_of_the_next_batch_does_no_harm(run, kafka, writers):
+    verdict = run(*late_end_txn(kafka, run.topic), writers=writers)
     assert verdict.valid, verdict
     assert len(run.attempts) == 1
 
 
-def test_commit_that_arrives_in_the_middle_of_a_batch_that_crashes_does_no_harm(run, kafka):
-    verdict = run(*late_end_txn(kafka, run.topic), Fault("before_commit", 6))
+@pytest.mark.parametrize("writers", WRITERS)
+def test_commit_that_arrives_in_the_middle_of_a_batch_that_crashes_does_no_harm(run, kafka, writers):
+    verdict = run(*late_end_txn(kafka, run.topic), Fault("before_commit", 6), writers=writers)
     assert verdict.valid, verdict
 
 
