@@ -87,10 +87,10 @@ class Coordinator:
         with _as_client_errors():
             return self._cluster.partitions(topic, patience)
 
-    def mark(self, producer: ProducerId, marker: Marker, patience: Patience) -> None:
-        """Make the marker part of the transaction."""
+    def mark(self, producer: ProducerId, marker: Marker, rows_before: int, patience: Patience) -> None:
+        """Make the marker part of the transaction, which wrote `rows_before` to the marker's partition."""
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
-        content = encode(pyarrow.RecordBatch.from_pylist([record]), producer, 0, int(time.time() * 1000))
+        content = encode(pyarrow.RecordBatch.from_pylist([record]), producer, rows_before, int(time.time() * 1000))
         with _as_client_errors():
             self._cluster.partitions(self.marker_topic, patience)
             writer = PartitionWriter(self._cluster, self.name, self.marker_topic, 0)
@@ -126,6 +126,7 @@ class SharedTransaction(Transaction):
 
     def __init__(self, coordinator: Coordinator, producer: ProducerId):
         self._coordinator, self._producer = coordinator, producer
+        self._written: dict[tuple[str, int], int] = {}  # topic, partition -> rows
         self.following: ProducerId | None = None
 
     def begin(self) -> None:
@@ -148,13 +149,16 @@ class SharedTransaction(Transaction):
             writers=writers_of(rows, partitions),
         )
         handed = handed_out(rows, topic, partitions, task.assign).withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
-        count = _counted(reports(handed.mapInArrow(task.write, "report string").collect()))
+        found = reports(handed.mapInArrow(task.write, "report string").collect())
+        count = _counted(found)
+        self._written = {(topic, partition): rows for each in found for topic, partition, rows in each.written}
         if count:
             middle()
         return count
 
     def mark(self, marker: Marker, patience: Patience) -> None:
-        self._coordinator.mark(self._producer, marker, patience.anew())
+        rows_before = self._written.get((self._coordinator.marker_topic, 0), 0)  # a row may name that topic as its own
+        self._coordinator.mark(self._producer, marker, rows_before, patience.anew())
 
     def commit(self, patience: Patience) -> None:
         self.following = self._coordinator.end(self._producer, True, patience.anew())
