@@ -15,6 +15,7 @@ from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
+from labs.equipment.kafka_tool import run_kafka_tool
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
@@ -244,3 +245,28 @@ def test_mutant_that_reads_the_marker_before_its_epoch_publishes_it_again(run, k
     publish = publish_batch_five_behind_its_back(kafka, run)
     verdict = run(At("before_epoch", 5, publish), sink=MarkerBeforeEpoch)
     assert verdict.duplicated == 8, verdict
+
+
+@pytest.fixture
+def throttled(kafka):
+    """Let every client write half a megabyte a second; Kafka then tells it for how long to be silent."""
+    quota = "--alter", "--entity-type", "clients", "--entity-default"
+    command = "kafka.admin.ConfigCommand", "--bootstrap-server", kafka[0].bootstrap_servers, *quota
+
+    def configure(*change):
+        ran = run_kafka_tool(*command, *change, timeout=60)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    configure("--add-config", "producer_byte_rate=500000")
+    yield
+    configure("--delete-config", "producer_byte_rate")
+
+
+def test_throttled_executors_send_no_rows_twice(spark, kafka, throttled, publish_rows):
+    broker, proxy, _ = kafka
+    servers, topic, rows = broker.bootstrap_servers, "throttled", 16
+    create_topic(servers, topic, 1)
+    sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors")
+    publish_rows(sink, spark.range(0, rows, 1, 1).selectExpr("repeat('x', 500000) AS value"))
+    sent = [passage for passage in proxy.log if passage.kind is Request.PRODUCE and passage.transactional_id == topic]
+    assert sum(passage.direction == "request" for passage in sent) == rows + 1  # each in a batch of its own; the marker
