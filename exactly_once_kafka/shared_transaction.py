@@ -176,8 +176,8 @@ def _counted(found: list[Report]) -> int:
             raise ValueError(report.error.partition(": ")[2])
         if report.error == AGAIN:
             raise BatchFailed(
-                "Spark ran a task of the batch again, so that its rows might be written twice: it was aborted. Restart "
-                "the query: the batch is repeated and published once"
+                "Spark ran a task of the batch again, so that its rows might be written twice: it was aborted. Why the "
+                "task failed before is in Spark's log. Restart the query: the batch is repeated and published once"
             )
         if report.error:
             raise TimeoutError(report.error)
