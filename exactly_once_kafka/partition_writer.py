@@ -61,15 +61,14 @@ class PartitionWriter:
         """Take what was answered, and send what may be sent."""
         while self._answers and self._answers[0].is_done:
             self._hear(self._answers.popleft())
-        if self._again:
-            if self._answers or time.monotonic() < self._rests_until:
-                return  # what is under way comes back first; then everything is sent in its order again
-            self._again = False
+        if time.monotonic() < self._rests_until or (self._again and self._answers):
+            return  # what is under way comes back first; then everything is sent in its order again
+        self._again = False
         most = IN_FLIGHT if self._enrolled else 1  # the first one enrols the partition
         while len(self._answers) < min(most, len(self._pieces)):
             answer = self._send(self._pieces[len(self._answers)])
-            if answer.is_done:  # not sent at all
-                self._fail(answer.exception or RuntimeError("a request was answered before it was sent"))
+            if answer.is_done:  # not sent at all, so that what is under way is none the worse
+                self._rest(answer.exception or RuntimeError("a request was answered before it was sent"))
                 return
             self._answers.append(answer)
 
@@ -108,7 +107,11 @@ class PartitionWriter:
             raise error(f"{self.topic}-{self.partition}: {partition.error_message or error.description}")
 
     def _fail(self, error: Exception) -> None:
-        self.trouble, self._again = error, True
+        self._again = True
+        self._rest(error)
+
+    def _rest(self, error: Exception) -> None:
+        self.trouble = error
         self._rests_until = time.monotonic() + RETRY
         if getattr(error, "invalid_metadata", True):
             self._cluster.look_again()

@@ -52,7 +52,8 @@ def _raise(report: Report) -> None:
     if report.code is not None:
         raise KafkaException(KafkaError(report.code, report.error))
     if report.error == AGAIN:
-        raise _failed("Spark ran a task of the batch again, so that its rows might be written twice")
+        why = "Spark ran a task of the batch again; why it failed before is in Spark's log"
+        raise _failed(f"{why}. Its rows might be written twice")
     if report.error.startswith("ValueError: "):
         raise ValueError(report.error.removeprefix("ValueError: "))
     if report.error:

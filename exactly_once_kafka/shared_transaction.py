@@ -70,6 +70,7 @@ class SharedTransaction(Transaction):
         self.expected: int = last.expected if last else 0  # rows of the next batch, as far as can be told
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
+        self._written: dict[tuple[str, int], int] = {}  # topic, partition -> rows
 
     def begin(self) -> None:
         """Do nothing: the first record of a partition begins it."""
@@ -92,13 +93,15 @@ class SharedTransaction(Transaction):
         )
         reports = [self._by_driver(task, rows, patience)] if self._small else _by_executors(task, rows, partitions)
         count = counted(reports)
+        self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
         self.expected = max(count, self.expected // 2)  # a large one now and then is enough for the executors to write
         if count:
             middle()
         return count
 
     def mark(self, marker: Marker, patience: Patience) -> None:
-        self._coordinator.mark(self._producer, marker, patience.anew())
+        rows_before = self._written.get((self._coordinator.marker_topic, 0), 0)  # a row may name that topic as its own
+        self._coordinator.mark(self._producer, marker, rows_before, patience.anew())
         self.marker = marker
 
     def commit(self, patience: Patience) -> None:

@@ -33,6 +33,7 @@ LONG = (
     "test_changes.py",
     "test_chaos.py",
     "test_on_a_cluster.py",
+    "test_executors_on_a_cluster.py",
 )
 
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
+from pyspark import TaskContext
+
+from exactly_once_kafka import shared_transaction, write_task
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.write_task import WriteTask
 
 
 class NoMarker(ExactlyOnceKafkaSink):
@@ -63,3 +69,62 @@ class ReadsFirst:
     def read(self, patience):
         self._sink._store = self._store
         return self._early
+
+
+class Replaced(ExactlyOnceKafkaSink):
+    """The sink by executors, with `part` of shared_transaction replaced by `mutant`."""
+
+    part: str
+    mutant: Any
+
+    def __call__(self, rows, batch_id):
+        with patch.object(shared_transaction, self.part, self.mutant):
+            super().__call__(rows, batch_id)
+
+
+class NotCounted(Replaced):
+    """The driver commits whatever the tasks report."""
+
+    part, mutant = "counted", staticmethod(len)
+
+
+class WritesInAnyAttempt(WriteTask):
+    def _write_once(self, batches):
+        with patch.object(TaskContext, "attemptNumber", lambda self: 0):
+            return super()._write_once(batches)
+
+
+class TasksRunAgain(Replaced):
+    """A task that Spark runs again writes again."""
+
+    part, mutant = "WriteTask", WritesInAnyAttempt
+
+
+class WritesInAnyStage(WriteTask):
+    def _write_once(self, batches):
+        with patch.object(write_task, "_in_first_attempt", lambda batch: True):
+            return super()._write_once(batches)
+
+
+class StagesRunAgain(Replaced):
+    """A task writes again if Spark runs its whole stage again, where it is a first attempt."""
+
+    part, mutant = "WriteTask", WritesInAnyStage
+
+
+class NotHandedOut(Replaced):
+    """Rows are written by the task that computes them, wherever they go."""
+
+    part, mutant = "handed_out", staticmethod(lambda rows, *_: rows)
+
+
+class EndsWithItsOwnEpoch(shared_transaction.SharedTransaction):
+    def commit(self, patience):
+        super().commit(patience)
+        self.following = self._producer
+
+
+class EpochNotAdvanced(Replaced):
+    """The next transaction has the epoch of the last one."""
+
+    part, mutant = "SharedTransaction", EndsWithItsOwnEpoch

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.points import FAULT_POINTS
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.evidence.readers.results import read_to_end
 from labs.faults.fault import Fault
 from labs.faults.supervisor import Supervisor
@@ -21,9 +21,11 @@ def crash_every_batch(run, sink, point):
     assert len(struck) == len(BATCHES)
 
 
-@pytest.mark.parametrize("point", FAULT_POINTS)
-def test_crash_at_any_point_of_a_batch_neither_loses_nor_doubles(run, sink_for, audited, point):
-    sink = sink_for()
+@pytest.mark.parametrize(
+    ("point", "writers"), [*((point, "driver") for point in FAULT_POINTS), ("after_commit", "executors")]
+)
+def test_crash_at_any_point_of_a_batch_neither_loses_nor_doubles(run, sink_for, audited, point, writers):
+    sink = sink_for(writers=writers, driver_rows=0)
     crash_every_batch(run, sink, point)
     assert audited(sink).valid, audited(sink)
 
@@ -44,11 +46,14 @@ def test_mutant_that_skips_without_draining_breaks_the_state(run, sink_for, audi
     assert audited(sink).lost
 
 
-def test_transaction_timeout_shorter_than_a_batch_fails_the_batch_and_names_the_setting(run, sink_for, audited, broker):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_transaction_timeout_shorter_than_a_batch_fails_the_batch_and_names_the_setting(
+    run, sink_for, audited, broker, writers
+):
     from labs.equipment.eventually import eventually
     from labs.equipment.topics import admin
 
-    sink = sink_for(transaction_timeout_ms=2000)
+    sink = sink_for(transaction_timeout_ms=2000, writers=writers, driver_rows=0)
 
     class OutliveTheTimeout:
         point, batch = "before_commit", 4
@@ -71,8 +76,9 @@ def ongoing(kafka, transactional_id) -> bool:
     return described.state.value == "Ongoing"
 
 
-def test_row_that_kafka_does_not_accept_fails_the_whole_batch(spark, publish_rows, sink_for, broker):
-    sink = sink_for(message_max_bytes=5_000_000)
+@pytest.mark.parametrize("writers", WRITERS)
+def test_row_that_kafka_does_not_accept_fails_the_whole_batch(spark, publish_rows, sink_for, broker, writers):
+    sink = sink_for(message_max_bytes=5_000_000, writers=writers, driver_rows=0)
     rows = spark.createDataFrame([("small",), ("x" * 2_000_000,), ("also small",)], "value string")
     with pytest.raises(StreamingQueryException, match="Kafka said"):
         publish_rows(sink, rows)

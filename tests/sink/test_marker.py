@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.sink import WRITERS
 from labs.equipment.broker import Broker
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_to_end
@@ -38,3 +41,15 @@ def test_commit_acknowledged_just_before_the_broker_is_killed_is_kept():
 def test_marker_that_was_never_written_is_none(broker, topic):
     store = MarkerStore("nobody", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
     assert store.read(Patience(30)) is None
+
+
+@pytest.mark.parametrize("writers", WRITERS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_marker_is_written_behind_rows_that_go_to_its_own_partition(
+    spark, broker, topic, sink_for, publish_rows, writers, count
+):
+    shared = topic(cleanup_policy="compact")
+    sink = sink_for(to=shared, marker_topic=shared, writers=writers, driver_rows=0)
+    publish_rows(sink, spark.range(count).selectExpr("string(id) as key", "string(id) as value"))
+    keys = [m.key().decode() for m in read_to_end(broker.bootstrap_servers, shared, "read_committed")]
+    assert sorted(keys) == [*map(str, range(count)), sink.name]

@@ -13,8 +13,9 @@ import pytest
 
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
+from labs.equipment.kafka_tool import run_kafka_tool
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
@@ -112,9 +113,37 @@ def test_commit_acknowledged_late(run, kafka):
     assert verdict.valid, verdict
 
 
-def test_commit_whose_acknowledgement_is_lost(run, kafka):
-    verdict = run(At("before_commit", 5, lambda: kafka[1].drop_next_response(Request.END_TXN)))
+@pytest.mark.parametrize("writers", WRITERS)
+def test_commit_whose_acknowledgement_is_lost(run, kafka, writers):
+    verdict = run(
+        At("before_commit", 5, lambda: kafka[1].drop_next_response(Request.END_TXN)), writers=writers, driver_rows=0
+    )
     assert verdict.valid, verdict
+
+
+def test_rows_and_marker_of_executors_whose_acknowledgements_are_lost(run, kafka):
+    def lose():
+        kafka[1].drop_next_response(Request.PRODUCE, transactional_id=run.topic)
+
+    verdict = run(At("before_write", 5, lose), At("mid_transaction", 6, lose), writers="executors", driver_rows=0)
+    assert verdict.valid, verdict
+    assert len(run.attempts) == 1
+
+
+def test_rows_of_executors_that_arrive_again_later_are_written_once(run, kafka):
+    held, said = [], []
+
+    def hold():
+        held.append(kafka[1].hold_next_request(Request.PRODUCE, transactional_id=run.topic))
+
+    def deliver():
+        said.append(held[0].repeat().error)
+
+    again = At("mid_transaction", 5, deliver), At("mid_transaction", 6, deliver)
+    verdict = run(At("before_write", 5, hold), *again, writers="executors", driver_rows=0)
+    assert verdict.valid, verdict
+    assert said == [None, "InvalidProducerEpochError"]  # known by its sequence number, and then by its epoch
+    assert len(run.attempts) == 1
 
 
 def test_connection_cut_in_the_middle_of_a_transaction(run, kafka):
@@ -167,14 +196,16 @@ def late_end_txn(kafka, topic):
     return At("before_commit", 5, hold), At("mid_transaction", 6, lambda: held[0].deliver())
 
 
-def test_commit_that_arrives_in_the_middle_of_the_next_batch_does_no_harm(run, kafka):
-    verdict = run(*late_end_txn(kafka, run.topic))
+@pytest.mark.parametrize("writers", WRITERS)
+def test_commit_that_arrives_in_the_middle_of_the_next_batch_does_no_harm(run, kafka, writers):
+    verdict = run(*late_end_txn(kafka, run.topic), writers=writers, driver_rows=0)
     assert verdict.valid, verdict
     assert len(run.attempts) == 1
 
 
-def test_commit_that_arrives_in_the_middle_of_a_batch_that_crashes_does_no_harm(run, kafka):
-    verdict = run(*late_end_txn(kafka, run.topic), Fault("before_commit", 6))
+@pytest.mark.parametrize("writers", WRITERS)
+def test_commit_that_arrives_in_the_middle_of_a_batch_that_crashes_does_no_harm(run, kafka, writers):
+    verdict = run(*late_end_txn(kafka, run.topic), Fault("before_commit", 6), writers=writers, driver_rows=0)
     assert verdict.valid, verdict
 
 
@@ -216,3 +247,28 @@ def test_mutant_that_reads_the_marker_before_its_epoch_publishes_it_again(run, k
     publish = publish_batch_five_behind_its_back(kafka, run)
     verdict = run(At("before_epoch", 5, publish), sink=MarkerBeforeEpoch)
     assert verdict.duplicated == 8, verdict
+
+
+@pytest.fixture
+def throttled(kafka):
+    """Let every client write half a megabyte a second; Kafka then tells it for how long to be silent."""
+    quota = "--alter", "--entity-type", "clients", "--entity-default"
+    command = "kafka.admin.ConfigCommand", "--bootstrap-server", kafka[0].bootstrap_servers, *quota
+
+    def configure(*change):
+        ran = run_kafka_tool(*command, *change, timeout=60)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    configure("--add-config", "producer_byte_rate=500000")
+    yield
+    configure("--delete-config", "producer_byte_rate")
+
+
+def test_throttled_executors_send_no_rows_twice(spark, kafka, throttled, publish_rows):
+    broker, proxy, _ = kafka
+    servers, topic, rows = broker.bootstrap_servers, "throttled", 16
+    create_topic(servers, topic, 1)
+    sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors", driver_rows=0)
+    publish_rows(sink, spark.range(0, rows, 1, 1).selectExpr("repeat('x', 500000) AS value"))
+    sent = [passage for passage in proxy.log if passage.kind is Request.PRODUCE and passage.transactional_id == topic]
+    assert sum(passage.direction == "request" for passage in sent) == rows + 1  # each in a batch of its own; the marker

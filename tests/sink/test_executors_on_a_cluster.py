@@ -1,0 +1,155 @@
+"""The executors of a cluster write, and are killed while they do: nothing is lost or doubled, and zombies are refused.
+
+What a task has sent is held at the proxy, so that each fault strikes at a known place: the first record of each task is
+in Kafka, the second is under way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from exactly_once_kafka.points import BEFORE_COMMIT
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.results import read_results, read_visible
+from labs.faults.proxy import Request, proxied_broker
+from tests.sink.cluster_driver import ROWS, ClusterDriver, Order
+from tests.sink.mutants import EpochNotAdvanced, NotCounted, NotHandedOut, StagesRunAgain, TasksRunAgain
+
+pytestmark = pytest.mark.timeout(900)
+AGAIN = "ran a task of the batch again"
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with proxied_broker() as broker_and_proxy:
+        yield broker_and_proxy
+
+
+@pytest.fixture(scope="module")
+def driver():
+    driver = ClusterDriver()
+    yield driver
+    driver.close()
+
+
+class Trial:
+    """A query of a few batches into a topic of its own, each partition of which is written by one executor."""
+
+    def __init__(self, kafka, driver, directory: Path, partitions: int, batches: int):
+        self._broker, self._proxy = kafka
+        self._driver, self._directory, self._batches = driver, directory, batches
+        self._runs = 0
+        self.servers, self.partitions, self.topic = self._broker.bootstrap_servers, partitions, directory.name
+        create_topic(self.servers, self.topic, partitions)
+
+    def begin(self, sink=ExactlyOnceKafkaSink, die_at=None) -> None:
+        self._runs += 1
+        self._notes = self._directory / f"run-{self._runs}"
+        self._notes.mkdir()
+        where = self.servers, self.topic, self.partitions, self._batches, self._directory, self._notes
+        self._driver.begin(Order(sink, *where, die_at))
+
+    def hold(self):
+        """Hold the next records of each task."""
+        held = {"cut_client": False, "transactional_id": self.topic}
+        return [self._proxy.hold_next_request(Request.PRODUCE, **held) for _ in range(self.partitions)]
+
+    def begin_and_stop_in_the_middle(self, sink=ExactlyOnceKafkaSink):
+        """Return what is held when the first record of each task is in Kafka."""
+        first = self.hold()
+        self.begin(sink)
+        for held in first:
+            held.wait(120)
+        second = self.hold()
+        for held in first:
+            assert held.deliver().error is None
+        for held in second:
+            held.wait(60)
+        return second
+
+    def kill_an_executor(self) -> None:
+        """Kill one that has computed rows and is writing rows."""
+        note = next(self._notes.iterdir())
+        psutil.Process(int(note.name.rpartition(".")[2])).kill()
+
+    def end(self) -> str:
+        return self._driver.end()
+
+    def audit(self):
+        expected = {(batch, str(number)): 1 for batch in range(self._batches) for number in range(ROWS)}
+        return audit(expected, read_results(self.servers, self.topic))
+
+
+@pytest.fixture
+def trial(kafka, driver, tmp_path):
+    """Make a trial: `trial(partitions=1, batches=1)`."""
+    return lambda partitions=1, batches=1: Trial(kafka, driver, tmp_path, partitions, batches)
+
+
+def refused(late) -> bool:
+    """Deliver a copy of a request that the network kept too long."""
+    return {request.repeat().error for request in late} == {"InvalidProducerEpochError"}
+
+
+@pytest.mark.parametrize("partitions", [1, 2], ids=["task", "stage"])
+def test_executor_killed_while_it_writes_fails_the_batch_which_is_repeated(trial, partitions):
+    """Of one partition the task is run again, of two the stage: the dead executor had rows that the other wants."""
+    trial = trial(partitions)
+    late = trial.begin_and_stop_in_the_middle()
+    trial.kill_an_executor()
+    assert AGAIN in trial.end()
+    assert refused(late), "the batch is aborted"
+    assert read_visible(trial.servers, trial.topic) == []
+    for request in late:
+        request.deliver()  # to a task that still waits, if its executor lives
+    middle = trial.begin_and_stop_in_the_middle()
+    assert refused(late), "the batch is being repeated"
+    for request in middle:
+        request.deliver()
+    assert trial.end() == ""
+    assert refused([*late, *middle]), "the batch is committed"
+    assert trial.audit().valid, trial.audit()
+
+
+def test_driver_killed_when_all_is_written_but_the_commit_repeats_the_batch(trial):
+    trial = trial(partitions=2)
+    trial.begin(die_at=BEFORE_COMMIT)
+    assert trial.end() == "killed"
+    assert len(read_visible(trial.servers, trial.topic, "read_uncommitted")) == ROWS
+    assert read_visible(trial.servers, trial.topic) == []
+    trial.begin()
+    assert trial.end() == ""
+    assert trial.audit().valid, trial.audit()
+
+
+@pytest.mark.parametrize(("sink", "partitions"), [(NotCounted, 1), (TasksRunAgain, 1), (StagesRunAgain, 2)])
+def test_mutant_that_takes_what_a_repeated_task_has_done_loses_rows(trial, sink, partitions):
+    trial = trial(partitions)
+    late = trial.begin_and_stop_in_the_middle(sink)
+    trial.kill_an_executor()
+    assert trial.end() == ""
+    for request in late:
+        request.deliver()
+    assert trial.audit().lost, trial.audit()
+
+
+def test_mutant_that_does_not_hand_out_rows_by_partition_is_found_out(trial):
+    trial = trial(partitions=2)
+    trial.begin(NotHandedOut)
+    assert "two tasks wrote to one Kafka partition" in trial.end()
+    assert trial.audit().lost == ROWS
+
+
+def test_mutant_whose_epoch_does_not_advance_is_refused_by_kafka(trial):
+    trial = trial(batches=2)
+    trial.begin(EpochNotAdvanced)
+    assert "fenced" in trial.end()
+    assert trial.audit().lost == ROWS
+    trial.begin()
+    assert trial.end() == ""
+    assert trial.audit().valid, trial.audit()
