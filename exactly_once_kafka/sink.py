@@ -36,8 +36,8 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
-from exactly_once_kafka.connection import for_executors
 from exactly_once_kafka.errors import BatchFailed, explain
+from exactly_once_kafka.executors.connection import for_executors
 from exactly_once_kafka.kafka_rows import check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
@@ -49,8 +49,8 @@ from exactly_once_kafka.query import RunningQuery
 from exactly_once_kafka.transaction import ByDriver, Transaction
 
 if TYPE_CHECKING:
-    from exactly_once_kafka.coordinator import Coordinator
-    from exactly_once_kafka.shared_transaction import LentEpoch, SharedTransaction
+    from exactly_once_kafka.executors.coordinator import Coordinator
+    from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
 WRITERS = ("driver", "executors")
 
@@ -185,7 +185,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             self._coordinator, self.writers = None, "driver"
 
     def _coordinator_of_executors(self) -> Coordinator:
-        from exactly_once_kafka.coordinator import (
+        from exactly_once_kafka.executors.coordinator import (
             Coordinator,  # here, because who lets the driver write need not wait for it
         )
 
@@ -194,7 +194,7 @@ class ExactlyOnceKafkaSink(BatchSink):
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:
         if self._coordinator is None:
             return PendingProducer(self._settings, retire)
-        from exactly_once_kafka.shared_transaction import LentEpoch, SharedTransaction
+        from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
         last = retire if isinstance(retire, SharedTransaction) else None
         return LentEpoch(self._coordinator, self.driver_rows, last)

@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 from pyspark import TaskContext
 
-from exactly_once_kafka import shared_transaction, write_task
+from exactly_once_kafka.executors import shared_transaction, write_task
+from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from exactly_once_kafka.write_task import WriteTask
 
 
 class NoMarker(ExactlyOnceKafkaSink):

@@ -11,10 +11,10 @@ import uuid
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.coordinator import Coordinator
+from exactly_once_kafka.executors.coordinator import Coordinator
+from exactly_once_kafka.executors.shared_transaction import SharedTransaction
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import FAULT_POINTS
-from exactly_once_kafka.shared_transaction import SharedTransaction
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic

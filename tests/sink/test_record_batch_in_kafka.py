@@ -14,8 +14,8 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdResponse,
 )
 
-from exactly_once_kafka.compression import CODECS
-from exactly_once_kafka.record_batch import ProducerId, encode
+from exactly_once_kafka.executors.compression import CODECS
+from exactly_once_kafka.executors.record_batch import ProducerId, encode
 from labs.equipment.eventually import eventually
 from labs.evidence.readers.results import read_to_end
 from labs.pipeline.two_phase.kafka_request import BrokerConnection, transaction_coordinator

@@ -15,7 +15,7 @@ from kafka.errors import DuplicateSequenceNumberError, KafkaError, NoError, OutO
 from kafka.future import Future
 from kafka.protocol.producer.produce import ProduceRequest
 
-from exactly_once_kafka.cluster import RETRY, Cluster
+from exactly_once_kafka.executors.cluster import RETRY, Cluster
 
 VERSION = 12  # of Produce: from here on, a leader enrols its partition in the transaction by itself (KIP-890)
 IN_FLIGHT = 5

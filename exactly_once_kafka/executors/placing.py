@@ -16,7 +16,7 @@ import pyarrow
 import pyarrow.compute
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.partitioner import partitions_of as partitions_of_keys
+from exactly_once_kafka.executors.partitioner import partitions_of as partitions_of_keys
 
 WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
 

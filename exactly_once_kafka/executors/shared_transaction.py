@@ -20,15 +20,15 @@ from pyspark.sql.functions import expr
 
 from exactly_once_kafka.arrow_rows import arrow_batches
 from exactly_once_kafka.batch import Marker
-from exactly_once_kafka.coordinator import Coordinator
+from exactly_once_kafka.executors.coordinator import Coordinator
+from exactly_once_kafka.executors.placing import handed_out, writers_of
+from exactly_once_kafka.executors.record_batch import ProducerId
+from exactly_once_kafka.executors.report import Report, counted
+from exactly_once_kafka.executors.write_task import THREAD, THREAD_OF_FIRST_ROW, WriteTask
 from exactly_once_kafka.kafka_rows import Tags, as_bytes
 from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.placing import handed_out, writers_of
 from exactly_once_kafka.producer import TOO_OLD
-from exactly_once_kafka.record_batch import ProducerId
-from exactly_once_kafka.report import Report, counted
 from exactly_once_kafka.transaction import Transaction
-from exactly_once_kafka.write_task import THREAD, THREAD_OF_FIRST_ROW, WriteTask
 
 
 class LentEpoch:

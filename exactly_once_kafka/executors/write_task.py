@@ -20,13 +20,13 @@ import pyarrow
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from pyspark import TaskContext
 
-from exactly_once_kafka.cluster import Cluster
+from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.executors.placing import Batches, PartitionsOf, split, with_writers
+from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
+from exactly_once_kafka.executors.report import AGAIN, Report
 from exactly_once_kafka.kafka_rows import Tags, knowing_the_last
-from exactly_once_kafka.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.patience import SLICE, Patience
-from exactly_once_kafka.placing import Batches, PartitionsOf, split, with_writers
-from exactly_once_kafka.record_batch import ProducerId, cut, encode
-from exactly_once_kafka.report import AGAIN, Report
 
 TagBytes = list[tuple[str, bytes]]
 

@@ -33,8 +33,8 @@ import google_crc32c
 import numpy as np
 import pyarrow
 
-from exactly_once_kafka.compression import CODECS, compress
-from exactly_once_kafka.records import Tags, encode_records, most_bytes
+from exactly_once_kafka.executors.compression import CODECS, compress
+from exactly_once_kafka.executors.records import Tags, encode_records, most_bytes
 
 BEFORE_LENGTH, BEFORE_CRC, CRC, AFTER_CRC = (struct.Struct(f">{fields}") for fields in ("qi", "ib", "I", "hiqqqhii"))
 OVERHEAD = sum(part.size for part in (BEFORE_LENGTH, BEFORE_CRC, CRC, AFTER_CRC))  # bytes of a batch beside its records

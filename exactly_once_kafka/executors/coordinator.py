@@ -17,11 +17,11 @@ from kafka.errors import BrokerResponseError
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
 from exactly_once_kafka.batch import Marker
-from exactly_once_kafka.cluster import Cluster
+from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.executors.record_batch import ProducerId, encode
 from exactly_once_kafka.marker import value_of
-from exactly_once_kafka.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.patience import SLICE, Patience
-from exactly_once_kafka.record_batch import ProducerId, encode
 
 FENCING = 5  # version of InitProducerId
 NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
