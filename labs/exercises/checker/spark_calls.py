@@ -27,6 +27,7 @@ from labs.exercises.checker.student_module import Unusable, require_parameters
 from labs.faults.fault import InjectedCrash
 from labs.pipeline.query import ip_count
 
+A_MOMENT = 2.0  # seconds for Kafka to complete what it is about to decide
 Attempt = Callable[[SparkSession, BatchPoints], None]
 PRODUCER = ("begin_transaction", "produce", "flush", "commit_transaction", "abort_transaction")
 
@@ -50,9 +51,18 @@ class KafkaSide:
         return Watched("producer", producer, self._points, PRODUCER)
 
     def last_batch(self) -> int:
-        """Return the id of the batch that was marked last, or -1."""
-        read = lambda: -1 if (marker := self._store.read(Patience(PATIENCE))) is None else marker.batch_id  # noqa: E731
-        return self._points.call("kafka.last_batch", read, "kafka.last_batch()")
+        """Return the id of the batch that was marked last, or -1.
+
+        What is being decided is waited for; what a dead run left open is not: nobody may be there to decide it.
+        """
+        return self._points.call("kafka.last_batch", self._last_batch, "kafka.last_batch()")
+
+    def _last_batch(self) -> int:
+        try:
+            marker = self._store.read(Patience(A_MOMENT))
+        except TimeoutError:
+            marker = self._store.read(Patience(PATIENCE), undecided=True)
+        return -1 if marker is None else marker.batch_id
 
     def mark(self, batch_id: int, producer: Watched | None = None) -> None:
         """Mark the batch as done: within the producer's open transaction, or, without a producer, at once."""
