@@ -59,8 +59,8 @@ def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[s
         return f"Kafka has no such topic or partition ({said})", "Create it and restart the query"
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
         return (
-            f"a row is larger than the topic's max.message.bytes (Kafka said: {said})",
-            "Raise it, or make the rows smaller, and restart the query",
+            f"a row, or a batch of rows, is larger than the topic's max.message.bytes (Kafka said: {said})",
+            "Raise it, or set the sink's message_max_bytes to it, and restart the query",
         )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return (

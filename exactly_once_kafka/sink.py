@@ -37,7 +37,6 @@ from pyspark.sql import DataFrame
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
 from exactly_once_kafka.errors import BatchFailed, explain
-from exactly_once_kafka.executors.connection import for_executors
 from exactly_once_kafka.kafka_rows import check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
@@ -67,8 +66,8 @@ class ExactlyOnceKafkaSink(BatchSink):
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
 
     `writers` says who writes the rows: the "driver", through which all pass then; or the "executors", each its own, in
-    one transaction. That takes Kafka 4.0 or later: where it is older, the driver writes. It also writes
-    a batch if those before had at most `driver_rows`, which is faster then.
+    one transaction. That takes Kafka 4.0 or later: where it is older, the driver writes. It also writes a batch if the
+    last ones had at most `driver_rows`, which is faster then.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
@@ -185,11 +184,13 @@ class ExactlyOnceKafkaSink(BatchSink):
             self._coordinator, self.writers = None, "driver"
 
     def _coordinator_of_executors(self) -> Coordinator:
-        from exactly_once_kafka.executors.coordinator import (
-            Coordinator,  # here, because who lets the driver write need not wait for it
-        )
+        # Imported here, because who lets the driver write need not wait for it.
+        from exactly_once_kafka.executors.connection import for_executors
+        from exactly_once_kafka.executors.coordinator import Coordinator
+        from exactly_once_kafka.executors.encoding import encoding_of
 
-        return Coordinator(self.name, for_executors(self._settings), self._store.topic.name, int(self._timeout * 1000))
+        encoding, connection = encoding_of(self._settings), for_executors(self._settings)
+        return Coordinator(self.name, connection, encoding, self._store.topic.name, int(self._timeout * 1000))
 
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:
         if self._coordinator is None:

@@ -23,7 +23,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return kafka-python's settings. Raises ValueError for one that it has no like of."""
+    """Return kafka-python's settings of a connection. Raises ValueError for one that it has no like of."""
     connection = {NAMES[key]: value for key, value in settings.items() if key in NAMES}
     unknown = [key for key in settings if (key.startswith(OF_LOGIN) or key == "oauth_cb") and key not in UNDERSTOOD]
     if unknown:

@@ -18,6 +18,7 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.record_batch import ProducerId, encode
 from exactly_once_kafka.marker import value_of
@@ -34,8 +35,8 @@ class Coordinator:
     `connection` has kafka-python's settings.
     """
 
-    def __init__(self, name: str, connection: dict[str, Any], marker_topic: str, timeout_ms: int):
-        self.name, self.connection, self.marker_topic = name, connection, marker_topic
+    def __init__(self, name: str, connection: dict[str, Any], encoding: Encoding, marker_topic: str, timeout_ms: int):
+        self.name, self.connection, self.encoding, self.marker_topic = name, connection, encoding, marker_topic
         self._timeout_ms = timeout_ms
         self.cluster = Cluster(connection)
 

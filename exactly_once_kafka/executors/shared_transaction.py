@@ -83,6 +83,7 @@ class SharedTransaction(Transaction):
         partitions = self._coordinator.partitions(topic, patience) if topic else parallelism
         task = WriteTask(
             self._coordinator.connection,
+            self._coordinator.encoding,
             self._coordinator.name,
             self._producer,
             topic,

@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow
@@ -21,6 +21,7 @@ from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from pyspark import TaskContext
 
 from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.placing import Batches, PartitionsOf, split, with_writers
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
@@ -49,7 +50,8 @@ class WriteTask:
     `connection` has kafka-python's settings. `spread` differs from one micro-batch to the next.
     """
 
-    connection: dict[str, Any]
+    connection: dict[str, Any] = field(repr=False)  # there may be a password in it
+    encoding: Encoding
     transactional_id: str
     producer: ProducerId
     topic: str | None
@@ -126,11 +128,18 @@ class WriteTask:
 
     def _add(self, writer: PartitionWriter, rows: pyarrow.RecordBatch, tags: TagBytes, total: TagBytes) -> None:
         """Encode rows of the writer's partition; the last of them gets `total` besides the `tags`."""
-        pieces = list(cut(rows, [*tags, *total]))
+        pieces = list(cut(rows, [*tags, *total], self.encoding.largest))
         for piece in pieces:
             of_last = total if piece is pieces[-1] else []
-            now = int(time.time() * 1000)
-            content = encode(piece, self.producer, writer.added, now, tags=tags, tags_of_last=of_last)
+            content = encode(
+                piece,
+                self.producer,
+                writer.added,
+                int(time.time() * 1000),
+                tags=tags,
+                tags_of_last=of_last,
+                compression=self.encoding.compression,
+            )
             writer.add(Piece(content, piece.num_rows))
 
     def _partitions_of(self, cluster: Cluster) -> PartitionsOf:

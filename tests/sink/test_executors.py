@@ -259,7 +259,7 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
     [
         (["'v' AS value", "string(NULL) AS topic"], "column 'topic' is null in a row"),
         (["'v' AS value", "'large' AS topic", f"cast(array(NULL) AS {HEADERS}) AS headers"], "null"),
-        (["repeat('x', 2000000) AS value", "'large' AS topic"], "larger than the topic's max"),
+        (["repeat('x', 2000000) AS value", "'large' AS topic"], "is larger than the topic's max"),
         (["'v' AS value", "'large' AS topic", "7 AS partition"], "no such topic or partition"),
     ],
     ids=["no topic", "null header", "too large", "no such partition"],
@@ -290,7 +290,20 @@ def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to
     assert "transaction.version" in caplog.text
 
 
-@pytest.mark.parametrize("option", [{"oauth_cb": lambda _: ("token", 0)}, {"sasl_mechanism": "GSSAPI"}])
-def test_login_that_executors_cannot_make_is_refused_at_once(to_four, option):
-    with pytest.raises(ValueError, match="executors cannot"):
+@pytest.mark.parametrize(
+    "option", [{"oauth_cb": lambda _: ("token", 0)}, {"sasl_mechanism": "GSSAPI"}, {"partitioner": "consistent"}]
+)
+def test_option_that_executors_cannot_follow_is_refused_at_once(to_four, option):
+    with pytest.raises(ValueError, match="executors"):
         to_four.sink(**option)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "gzip", "snappy"])
+def test_rows_are_compressed_and_no_batch_is_larger_than_the_topic_takes(spark, publish_rows, kafka, codec):
+    servers = kafka[0].bootstrap_servers
+    topic = create_topic(servers, f"c-{uuid.uuid4().hex[:8]}", 2, max_message_bytes="20000")
+    rows = spark.range(5000, numPartitions=2).selectExpr("sha2(string(id), 512) as key", "string(id) as value")
+    options = {"message_max_bytes": 20_000, "compression_type": codec, "writers": "executors"}
+    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **options), rows)
+    found = read_to_end(servers, topic, "read_committed")
+    assert sorted(int(m.value()) for m in found) == list(range(5000))
