@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka.errors import (
+    BrokerResponseError,
     KafkaConnectionError,
     NodeNotReadyError,
     NoError,
@@ -66,14 +67,15 @@ class Cluster:
         return self.patiently(lambda: self._ask_coordinator(transactional_id, request, patience), patience)
 
     def patiently(self, attempt: Any, patience: Patience) -> Any:
-        """Repeat what fails because a broker is away, moving or busy. Raises TimeoutError with the last failure."""
+        """Repeat what fails because a broker is away, moving or busy; at last raise what Kafka said, or TimeoutError."""
         while True:
             try:
                 return attempt()
             except Exception as error:
-                if not getattr(error, "retriable", False):
+                lasts = patience.lasts()
+                if not getattr(error, "retriable", False) or (isinstance(error, BrokerResponseError) and not lasts):
                     raise
-                if not patience.lasts():
+                if not lasts:
                     raise TimeoutError(f"Kafka gave no answer for {patience.elapsed:.0f} s; last: {error}") from error
             self.wait(RETRY)
 

@@ -274,6 +274,15 @@ def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, pub
     assert not list(read_to_end(servers, "large", "read_committed"))
 
 
+def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
+    name = f"nowhere-{uuid.uuid4().hex[:8]}"
+    options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 3000}
+    with pytest.raises(StreamingQueryException, match="no such topic or partition"):
+        publish_rows(
+            ExactlyOnceKafkaSink(name, name, writers="executors", **options), spark.range(3).selectExpr("'v' AS value")
+        )
+
+
 def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to_four, kafka, caplog):
     def transaction_version(level, how="UPGRADE"):
         with admin(kafka[0].bootstrap_servers) as client:
