@@ -67,7 +67,7 @@ class Cluster:
         return self.patiently(lambda: self._ask_coordinator(transactional_id, request, patience), patience)
 
     def patiently(self, attempt: Any, patience: Patience) -> Any:
-        """Repeat what fails because a broker is away, moving or busy; at last raise what Kafka said, or TimeoutError."""
+        """Repeat what fails because a broker is away or busy; at last raise what Kafka said, or TimeoutError."""
         while True:
             try:
                 return attempt()
