@@ -15,7 +15,8 @@ from labs.equipment.ports import free_ports
 
 
 def producers() -> list[Producer]:
-    return [each for each in gc.get_objects() if isinstance(each, Producer)]
+    # By type, because a weak proxy of what is gone cannot be asked for its class.
+    return [each for each in gc.get_objects() if issubclass(type(each), Producer)]
 
 
 class Newcomers:
