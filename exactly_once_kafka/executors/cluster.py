@@ -68,15 +68,20 @@ class Cluster:
 
     def patiently(self, attempt: Any, patience: Patience) -> Any:
         """Repeat what fails because a broker is away or busy; at last raise what Kafka said, or TimeoutError."""
+        said: BrokerResponseError | None = None
         while True:
             try:
                 return attempt()
+            except TimeoutError:
+                if said:
+                    raise said from None
+                raise
             except Exception as error:
-                lasts = patience.lasts()
-                if not getattr(error, "retriable", False) or (isinstance(error, BrokerResponseError) and not lasts):
+                if not getattr(error, "retriable", False):
                     raise
-                if not lasts:
-                    raise TimeoutError(f"Kafka gave no answer for {patience.elapsed:.0f} s; last: {error}") from error
+                said = error if isinstance(error, BrokerResponseError) else said
+                if not patience.lasts():
+                    raise said or TimeoutError(f"no answer for {patience.elapsed:.0f} s; last: {error}") from error
             self.wait(RETRY)
 
     def ask(self, request: Any, node: int | str | None, patience: Patience) -> Any:

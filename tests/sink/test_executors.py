@@ -276,7 +276,7 @@ def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, pub
 
 def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
     name = f"nowhere-{uuid.uuid4().hex[:8]}"
-    options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 3000}
+    options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 5000}
     with pytest.raises(StreamingQueryException, match="no such topic or partition"):
         publish_rows(
             ExactlyOnceKafkaSink(name, name, writers="executors", **options), spark.range(3).selectExpr("'v' AS value")
