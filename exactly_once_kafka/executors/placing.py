@@ -32,15 +32,16 @@ class Placed(NamedTuple):
     rows: pyarrow.RecordBatch
 
 
-def handed_out(rows: DataFrame, topic: str | None, partitions: int, assign: Callable[[Batches], Batches]) -> DataFrame:
+def handed_out(
+    rows: DataFrame, topic: str | None, partitions: int, writers: int, assign: Callable[[Batches], Batches]
+) -> DataFrame:
     """Return the rows so that all of a Kafka partition are in one of Spark's.
 
-    `partitions` is how many the topic has, or a bound on the tasks if the rows name their topics; `assign` is what
-    calls `with_writers`, in tasks of its own, where rows have to change places.
+    `partitions` is how many the topic has, or a bound on the tasks if the rows name their topics. Where rows have to
+    change places, they go to so many `writers`; `assign` is what calls `with_writers`, in tasks of its own.
     """
     if topic and not {"key", "partition"} & set(rows.columns):
         return rows.coalesce(partitions)
-    writers = writers_of(rows, partitions)
     if writers == 1:
         return rows.coalesce(1)
     fields = [field for field in rows.schema.fields if field.name != "partition"]
@@ -49,10 +50,6 @@ def handed_out(rows: DataFrame, topic: str | None, partitions: int, assign: Call
     by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 can only go by a hash of it
     handed: DataFrame = by_writer(writers, WRITER).drop(WRITER)
     return handed
-
-
-def writers_of(rows: DataFrame, partitions: int) -> int:
-    return min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
 
 
 def with_writers(

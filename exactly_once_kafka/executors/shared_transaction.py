@@ -21,7 +21,7 @@ from pyspark.sql.functions import expr
 from exactly_once_kafka.arrow_rows import arrow_batches
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.placing import handed_out, writers_of
+from exactly_once_kafka.executors.placing import handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import Report, counted
 from exactly_once_kafka.executors.write_task import THREAD, THREAD_OF_FIRST_ROW, WriteTask
@@ -90,7 +90,7 @@ class SharedTransaction(Transaction):
             tags,
             patience.seconds,
             spread=random.randrange(1 << 16),
-            writers=writers_of(rows, partitions),
+            writers=min(partitions, parallelism),
         )
         reports = [self._by_driver(task, rows, patience)] if self._small else _by_executors(task, rows, partitions)
         count = counted(reports)
@@ -117,5 +117,6 @@ class SharedTransaction(Transaction):
 
 
 def _by_executors(task: WriteTask, rows: DataFrame, partitions: int) -> list[Report]:
-    handed = handed_out(rows, task.topic, partitions, task.assign).withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
-    return [Report.parse(row.report) for row in handed.mapInArrow(task.write, "report string").collect()]
+    handed = handed_out(rows, task.topic, partitions, task.writers, task.assign)
+    first_known = handed.withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
+    return [Report.parse(row.report) for row in first_known.mapInArrow(task.write, "report string").collect()]

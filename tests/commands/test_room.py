@@ -330,7 +330,7 @@ def test_whoever_is_killed_nothing_is_left(victim, number):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_server_ends_while_a_room_is_being_opened(number):
-    with RoomPage("import time\ntime.sleep(600)") as page:
+    with RoomPage("import signal\nsignal.pause()") as page:
         page.await_ready()
         visitor = Visitor(page.address)
         headers = visitor.log_in()
