@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+
+from exactly_once_kafka.arrow_rows import arrow_batches
 
 Tags = Sequence[tuple[str, str]]
 Headers = list[tuple[str, Any]]
@@ -23,6 +26,7 @@ AS_BYTES = {
     "partition": "int",
     "topic": "binary",
 }
+BYTES_OF = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}
 
 
 def check_columns(rows: DataFrame, topic: str | None) -> None:
@@ -61,14 +65,33 @@ def _are_headers(found: DataType) -> bool:
 
 def as_bytes(rows: DataFrame, topic: str | None) -> DataFrame:
     """Keep the columns of a Kafka record, with every string as its bytes."""
-    columns = [column for column in AS_BYTES if column in rows.columns and not (topic and column == "topic")]
-    return rows.select(*(col(column).cast(AS_BYTES[column]).alias(column) for column in columns))
+    return rows.select(*(col(column).cast(AS_BYTES[column]).alias(column) for column in _columns(rows, topic)))
+
+
+def kafka_batches(rows: DataFrame, topic: str | None) -> Generator[pyarrow.RecordBatch, None, None]:
+    """Execute the rows and yield what `as_bytes` describes, in Arrow batches. Close it if you stop early.
+
+    Arrow calls a string's bytes binary at no cost; that Spark does so takes as long as a small batch takes to write.
+    """
+    columns = _columns(rows, topic)
+    if "headers" in columns:
+        rows = as_bytes(rows, topic)
+    elif len(columns) < len(rows.columns):
+        rows = rows.select(*columns)
+    with contextlib.closing(arrow_batches(rows)) as batches:
+        for batch in batches:
+            arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
+            yield pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+def _columns(rows: DataFrame, topic: str | None) -> list[str]:
+    return [column for column in AS_BYTES if column in rows.columns and not (topic and column == "topic")]
 
 
 def kafka_rows(
     batches: Iterable[pyarrow.RecordBatch], topic: str | None, tags: Tags = ()
 ) -> Iterator[Iterable[KafkaRow]]:
-    """Yield the rows of each batch, which `as_bytes` has prepared. A `topic` given here goes for all of them.
+    """Yield the rows of each of the `kafka_batches`. A `topic` given here goes for all of them.
 
     `tags` are headers that every row gets besides its own; if there are any, the last row gets `batch_rows` too,
     the number of all rows. Raises ValueError for a null where Kafka knows none.

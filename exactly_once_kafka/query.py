@@ -39,6 +39,7 @@ class RunningQuery:
 
     def __init__(self, rows: DataFrame):
         self.id, self.run = run_of(rows)
+        self._last_plan: dict[int, str] = {}
         session = rows.sparkSession
         try:
             self._jvm = cast(Any, session._jvm)
@@ -51,7 +52,12 @@ class RunningQuery:
             raise NoQuery(_unknown_spark(session.version, error)) from error
 
     def plan(self, batch_id: int) -> str:
-        """Return the plan of a batch from the query's own offset log."""
+        """Return the plan of a batch from the query's own offset log; that of the last batch is remembered."""
+        if batch_id not in self._last_plan:
+            self._last_plan = {batch_id: self._plan(batch_id)}
+        return self._last_plan[batch_id]
+
+    def _plan(self, batch_id: int) -> str:
         try:
             entry, text = self._log.get(batch_id), self._buffer()
             if entry.isEmpty():

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.arrow_rows import arrow_batches
-from exactly_once_kafka.kafka_rows import Tags, as_bytes, kafka_rows
+from exactly_once_kafka.kafka_rows import Tags, kafka_batches, kafka_rows
 from exactly_once_kafka.patience import Patience
 
 # The client waits in slices of 0.2 s and serves callbacks in each, even after one of them has failed; then Python
@@ -39,7 +38,7 @@ def send_rows(
             failures.append(error)
 
     count = 0
-    with contextlib.closing(arrow_batches(as_bytes(rows, topic))) as batches:
+    with contextlib.closing(kafka_batches(rows, topic)) as batches:
         for batch in kafka_rows(batches, topic, tags):
             for topic_of_row, value, key, partition, headers in batch:
                 count += 1

@@ -142,11 +142,11 @@ class ExactlyOnceKafkaSink(BatchSink):
                 # Step 4. Rows and marker in one transaction.
                 self.points("before_write", batch_id)
                 transaction = self._transaction(producer)
-                transaction.begin()
+                transaction.begin(Marker.of(batch))
                 with aborting_on_failure(transaction.abort):
                     middle = functools.partial(self.points, "mid_transaction", batch_id)
                     transaction.write(rows, self.topic, self._tags(batch_id), patience, middle)
-                    transaction.mark(Marker.of(batch), patience)
+                    transaction.mark(patience)
                     self.points("before_commit", batch_id)
                 transaction.commit(patience)
                 self.points("after_commit", batch_id)

@@ -21,7 +21,7 @@ class Transaction(ABC):
     """Raises KafkaException, TimeoutError, ValueError for a row that cannot be a record, QueryStopped."""
 
     @abstractmethod
-    def begin(self) -> None: ...
+    def begin(self, marker: Marker) -> None: ...
 
     @abstractmethod
     def write(
@@ -29,11 +29,12 @@ class Transaction(ABC):
     ) -> int:
         """Write every row, wait until all are acknowledged, and return how many there were.
 
-        `middle` is called once when some of them are, and the marker is not there.
+        `middle` is called once when some of them are.
         """
 
     @abstractmethod
-    def mark(self, marker: Marker, patience: Patience) -> None: ...
+    def mark(self, patience: Patience) -> None:
+        """Wait until the marker is acknowledged, too."""
 
     @abstractmethod
     def commit(self, patience: Patience) -> None: ...
@@ -48,7 +49,8 @@ class ByDriver(Transaction):
     def __init__(self, producer: Producer, store: MarkerStore):
         self.producer, self._store = producer, store
 
-    def begin(self) -> None:
+    def begin(self, marker: Marker) -> None:
+        self._marker = marker
         self.producer.begin_transaction()
 
     def write(
@@ -57,8 +59,8 @@ class ByDriver(Transaction):
         with true_cause(self.producer, topic):
             return send_rows(rows, self.producer, topic, patience, tags, middle)
 
-    def mark(self, marker: Marker, patience: Patience) -> None:
-        self._store.send(marker, self.producer, patience)
+    def mark(self, patience: Patience) -> None:
+        self._store.send(self._marker, self.producer, patience)
 
     def commit(self, patience: Patience) -> None:
         commit(self.producer, patience)

@@ -24,6 +24,7 @@ from kafka.net import KafkaConnectionManager, NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, FindCoordinatorRequest
 from kafka.structs import TopicPartition
 
+from exactly_once_kafka.executors.produce_requests import ProduceRequests
 from exactly_once_kafka.patience import SLICE, Patience
 
 MOVED = (KafkaConnectionError, NodeNotReadyError, NotCoordinatorError, RequestTimedOutError)
@@ -45,6 +46,7 @@ class Cluster:
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         self._coordinators: dict[str, Any] = {}  # transactional id -> node
         self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
+        self.produces = ProduceRequests(self.send)  # are sent when they are waited for
 
     def partitions(self, topic: str, patience: Patience) -> int:
         """Return how many partitions a topic has."""
@@ -95,6 +97,7 @@ class Cluster:
 
     def wait(self, seconds: float) -> None:
         """Let what is under way move on, until something happens or the time is up."""
+        self.produces.send()
         self._net.poll(timeout_ms=seconds * 1000)
 
     def connect(self, patience: Patience) -> None:

@@ -72,13 +72,19 @@ class Coordinator:
         )
         return self._ask(request, patience)
 
-    def mark(self, producer: ProducerId, marker: Marker, rows_before: int, patience: Patience) -> None:
-        """Make the marker part of the transaction, which wrote `rows_before` to the marker's partition."""
+    def marking(self, producer: ProducerId, marker: Marker, rows_before: int, patience: Patience) -> PartitionWriter:
+        """Begin to make the marker part of the transaction, which wrote `rows_before` to the marker's partition."""
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
         content = encode(pyarrow.RecordBatch.from_pylist([record]), producer, rows_before, int(time.time() * 1000))
         self.partitions(self.marker_topic, patience)  # who leads it
         writer = PartitionWriter(self.cluster, self.name, self.marker_topic, 0)
         writer.add(Piece(content, 1))
+        with _as_client_errors():
+            writer.step()
+        return writer
+
+    def marked(self, writer: PartitionWriter, patience: Patience) -> None:
+        """Wait until the marker is part of the transaction."""
         with _as_client_errors():
             writer.step()
             while not writer.done:

@@ -13,13 +13,10 @@ from typing import NamedTuple
 
 from kafka.errors import DuplicateSequenceNumberError, KafkaError, NoError, OutOfOrderSequenceNumberError, for_code
 from kafka.future import Future
-from kafka.protocol.producer.produce import ProduceRequest
 
 from exactly_once_kafka.executors.cluster import RETRY, Cluster
 
-VERSION = 12  # of Produce: from here on, a leader enrols its partition in the transaction by itself (KIP-890)
 IN_FLIGHT = 5
-BROKER_TIMEOUT = 30_000  # milliseconds for a leader to hear of its followers
 
 
 class Piece(NamedTuple):
@@ -30,7 +27,10 @@ class Piece(NamedTuple):
 
 
 class PartitionWriter:
-    """Sends record batches to the leader of a partition, as `step` is called. Raises KafkaError for what is final."""
+    """Sends record batches to the leader of a partition, as `step` is called and the cluster waited for.
+
+    Raises KafkaError for what is final.
+    """
 
     def __init__(self, cluster: Cluster, transactional_id: str, topic: str, partition: int):
         self.topic, self.partition = topic, partition
@@ -76,23 +76,13 @@ class PartitionWriter:
         leader = self._cluster.leader(self.topic, self.partition)
         if leader is None:
             return Future().failure(KafkaError(f"nobody leads {self.topic}-{self.partition}"))
-        topic = ProduceRequest.TopicProduceData
-        data = topic.PartitionProduceData(index=self.partition, records=piece.content)
-        request = ProduceRequest(
-            version=VERSION,
-            transactional_id=self._transactional_id,
-            acks=-1,
-            timeout_ms=BROKER_TIMEOUT,
-            topic_data=[topic(name=self.topic, partition_data=[data])],
-        )
-        return self._cluster.send(request, leader)
+        return self._cluster.produces.add(leader, self._transactional_id, self.topic, self.partition, piece.content)
 
     def _hear(self, answer: Future) -> None:
         if answer.exception is not None:
             self._fail(answer.exception)
             return
-        [topic] = answer.value.responses
-        [partition] = topic.partition_responses
+        partition = answer.value
         error = for_code(partition.error_code)
         if error in (NoError, DuplicateSequenceNumberError) and not self._again:
             piece = self._pieces.popleft()

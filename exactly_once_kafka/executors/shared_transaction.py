@@ -14,18 +14,19 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
+from typing import cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
-from exactly_once_kafka.arrow_rows import arrow_batches
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.placing import handed_out
+from exactly_once_kafka.executors.partition_writer import PartitionWriter
+from exactly_once_kafka.executors.placing import Batches, handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import Report, counted
 from exactly_once_kafka.executors.write_task import THREAD, THREAD_OF_FIRST_ROW, WriteTask
-from exactly_once_kafka.kafka_rows import Tags, as_bytes
+from exactly_once_kafka.kafka_rows import Tags, as_bytes, kafka_batches
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import TOO_OLD
 from exactly_once_kafka.transaction import Transaction
@@ -70,15 +71,16 @@ class SharedTransaction(Transaction):
         self.expected: int = last.expected if last else 0  # rows of the next batch, as far as can be told
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
+        self._marking: PartitionWriter | None = None  # once the marker is on its way
         self._written: dict[tuple[str, int], int] = {}  # topic, partition -> rows
 
-    def begin(self) -> None:
-        """Do nothing: the first record of a partition begins it."""
+    def begin(self, marker: Marker) -> None:
+        """Do no more than remember the marker: the first record of a partition begins it."""
+        self.marker = marker
 
     def write(
         self, rows: DataFrame, topic: str | None, tags: Tags, patience: Patience, middle: Callable[[], object]
     ) -> int:
-        rows = as_bytes(rows, topic)
         parallelism = rows.sparkSession.sparkContext.defaultParallelism
         partitions = self._coordinator.partitions(topic, patience) if topic else parallelism
         task = WriteTask(
@@ -100,10 +102,10 @@ class SharedTransaction(Transaction):
             middle()
         return count
 
-    def mark(self, marker: Marker, patience: Patience) -> None:
+    def mark(self, patience: Patience) -> None:
         rows_before = self._written.get((self._coordinator.marker_topic, 0), 0)  # a row may name that topic as its own
-        self._coordinator.mark(self._producer, marker, rows_before, patience.anew())
-        self.marker = marker
+        marking = self._marking or self._begin_to_mark(rows_before, patience.anew())
+        self._coordinator.marked(marking, patience.anew())
 
     def commit(self, patience: Patience) -> None:
         self.following = self._coordinator.end(self._producer, True, patience.anew())
@@ -112,11 +114,26 @@ class SharedTransaction(Transaction):
         self._coordinator.end(self._producer, False, Patience(seconds))
 
     def _by_driver(self, task: WriteTask, rows: DataFrame, patience: Patience) -> Report:
-        with contextlib.closing(arrow_batches(rows)) as batches:
-            return task.reported(lambda: task.write_all(self._coordinator.cluster, batches, patience.lasts))
+        with contextlib.closing(kafka_batches(rows, task.topic)) as batches:
+            together = self._marking_with(batches, patience) if self._can_mark_first(task.topic) else batches
+            return task.reported(lambda: task.write_all(self._coordinator.cluster, together, patience.lasts))
+
+    def _can_mark_first(self, topic: str | None) -> bool:
+        """Tell whether no row can go where the marker goes, so that the marker is the first record there."""
+        return topic is not None and topic != self._coordinator.marker_topic
+
+    def _marking_with(self, batches: Batches, patience: Patience) -> Batches:
+        """Send the marker with the first rows, for both then wait at once until their partitions are enrolled."""
+        for batch in batches:
+            if batch.num_rows and not self._marking:
+                self._marking = self._begin_to_mark(0, patience)
+            yield batch
+
+    def _begin_to_mark(self, rows_before: int, patience: Patience) -> PartitionWriter:
+        return self._coordinator.marking(self._producer, cast(Marker, self.marker), rows_before, patience)
 
 
 def _by_executors(task: WriteTask, rows: DataFrame, partitions: int) -> list[Report]:
-    handed = handed_out(rows, task.topic, partitions, task.writers, task.assign)
+    handed = handed_out(as_bytes(rows, task.topic), task.topic, partitions, task.writers, task.assign)
     first_known = handed.withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
     return [Report.parse(row.report) for row in first_known.mapInArrow(task.write, "report string").collect()]

@@ -93,6 +93,7 @@ class WriteTask:
 
         Raises KafkaError, TimeoutError, ValueError for a row that cannot be a record.
         """
+        cluster.produces.forget()  # what is left of a task that failed
         writers, rows = dict[tuple[str, int], PartitionWriter](), 0
         partitions_of, tags, spread = self._partitions_of(cluster), self._tags(), self._spread()
         for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
