@@ -22,7 +22,7 @@ from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.record_batch import ProducerId, encode
 from exactly_once_kafka.marker import value_of
-from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.patience import Patience
 
 FENCING = 5  # version of InitProducerId
 NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
@@ -91,7 +91,7 @@ class Coordinator:
                 if not patience.lasts():
                     why = f"; last: {writer.trouble}" if writer.trouble else ""
                     raise TimeoutError(f"the marker was not acknowledged for {patience.elapsed:.0f} s{why}")
-                self.cluster.wait(SLICE)
+                self.cluster.wait(writer.idle)
                 writer.step()
 
     def _ask(self, request: Any, patience: Patience) -> ProducerId:

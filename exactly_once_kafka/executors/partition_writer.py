@@ -15,8 +15,10 @@ from kafka.errors import DuplicateSequenceNumberError, KafkaError, NoError, OutO
 from kafka.future import Future
 
 from exactly_once_kafka.executors.cluster import RETRY, Cluster
+from exactly_once_kafka.patience import SLICE
 
 IN_FLIGHT = 5
+FIRST_REST = 0.002  # seconds; each after it is twice as long, up to RETRY
 
 
 class Piece(NamedTuple):
@@ -42,7 +44,7 @@ class PartitionWriter:
         self._pieces: deque[Piece] = deque()  # not acknowledged
         self._answers: deque[Future] = deque()  # to the first of them
         self._enrolled = self._again = False
-        self._rests_until = 0.0
+        self._rest_seconds, self._rests_until = FIRST_REST, 0.0
         cluster.follow(topic)
 
     def add(self, piece: Piece) -> None:
@@ -56,6 +58,12 @@ class PartitionWriter:
     @property
     def done(self) -> bool:
         return not self._pieces
+
+    @property
+    def idle(self) -> float:
+        """For how many seconds at most a step would do nothing, unless something happens."""
+        left = self._rests_until - time.monotonic()
+        return min(left, SLICE) if left > 0 else SLICE
 
     def step(self) -> None:
         """Take what was answered, and send what may be sent."""
@@ -89,6 +97,7 @@ class PartitionWriter:
             self.acknowledged += piece.records
             self.waiting -= len(piece.content)
             self._enrolled, self.trouble, self.heard = True, None, time.monotonic()
+            self._rest_seconds = FIRST_REST
         elif error is OutOfOrderSequenceNumberError and self._again:
             pass  # it overtook one that was not taken
         elif error.retriable:
@@ -102,6 +111,7 @@ class PartitionWriter:
 
     def _rest(self, error: Exception) -> None:
         self.trouble = error
-        self._rests_until = time.monotonic() + RETRY
+        self._rests_until = time.monotonic() + self._rest_seconds
+        self._rest_seconds = min(2 * self._rest_seconds, RETRY)
         if getattr(error, "invalid_metadata", True):
             self._cluster.look_again()

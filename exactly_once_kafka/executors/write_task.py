@@ -27,7 +27,7 @@ from exactly_once_kafka.executors.placing import Batches, PartitionsOf, split, w
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
 from exactly_once_kafka.executors.report import AGAIN, Report
 from exactly_once_kafka.kafka_rows import Tags, knowing_the_last
-from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.patience import Patience
 
 TagBytes = list[tuple[str, bytes]]
 
@@ -125,7 +125,7 @@ class WriteTask:
                 name = f"{slowest.topic}-{slowest.partition}"
                 raise TimeoutError(f"{name} acknowledged nothing for {self.seconds:g} s{why}")
             look()
-            cluster.wait(SLICE)
+            cluster.wait(min(writer.idle for writer in busy))
 
     def _add(self, writer: PartitionWriter, rows: pyarrow.RecordBatch, tags: TagBytes, total: TagBytes) -> None:
         """Encode rows of the writer's partition; the last of them gets `total` besides the `tags`."""
