@@ -9,8 +9,10 @@ import tempfile
 import uuid
 
 import pytest
+from kafka.protocol.producer.produce import ProduceRequest
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.shared_transaction import SharedTransaction
 from exactly_once_kafka.patience import Patience
@@ -184,6 +186,21 @@ def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, 
     to_four.run(driver_rows=ROWS // 8)
     assert not by_driver
     assert small.published() == to_four.published() == ALL
+
+
+def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
+    sizes, send = [], Cluster.send
+
+    def noting(cluster, request, node):
+        if isinstance(request, ProduceRequest):
+            sizes.append(sum(len(topic.partition_data) for topic in request.topic_data))
+        return send(cluster, request, node)
+
+    monkeypatch.setattr(Cluster, "send", noting)
+    small.run()
+    assert small.published() == ALL
+    assert sizes[0] == 1  # the marker of the first batch, which the executors wrote
+    assert sizes.count(4 + 1) == BATCHES - 1
 
 
 def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):
