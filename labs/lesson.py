@@ -1,89 +1,92 @@
 """The one face that lessons and exercises import: everything they use, by the names that they use."""
 
-from exactly_once_kafka.points import FAULT_POINTS
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.desk.bench import open_bench
-from labs.desk.judged import check, own_or_reference, reference
-from labs.desk.prediction import predict
-from labs.desk.ticket import exit_ticket
-from labs.equipment.apart import Apart
-from labs.equipment.doctor import checks
-from labs.equipment.eventually import eventually
-from labs.equipment.postgres import Postgres
-from labs.equipment.topics import create_topic, end_offsets
-from labs.evidence.auditor.anomaly import Anomaly
-from labs.evidence.auditor.audit import Result, audit
-from labs.evidence.auditor.expected import count_by_window
-from labs.evidence.auditor.repeats import count_repeats
-from labs.evidence.checkpoint.batch_table import batch_table
-from labs.evidence.checkpoint.checkpoint import read_checkpoint
-from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
-from labs.evidence.checkpoint.state import counts_in_flight
-from labs.evidence.plots.batch_plot import plot_batches
-from labs.evidence.plots.chaos_plot import plot_chaos
-from labs.evidence.plots.checkpoint_plot import plot_checkpoint
-from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
-from labs.evidence.plots.count_plots import plot_audit
-from labs.evidence.plots.stage_plots import plot_staircase
-from labs.evidence.plots.transaction_plot import plot_transactions
-from labs.evidence.plots.two_ways_plot import plot_two_ways
-from labs.evidence.readers.consumer_groups import describe_group
-from labs.evidence.readers.in_batches import in_batches
-from labs.evidence.readers.other_readers import read_database, read_files
-from labs.evidence.readers.partition_log import dump_log
-from labs.evidence.readers.results import as_result, read_results, read_visible
-from labs.evidence.readers.transaction_log import dump_transaction_log
-from labs.evidence.readers.transaction_tables import end_table, transaction_table
-from labs.evidence.readers.transactions import (
-    last_stable_offset,
-    read_ends,
-    read_transactions,
-    settle,
-    wait_until_ended,
-)
-from labs.exercises.checker.batch_steps import counterexample, explore_batch
-from labs.faults.chaos.plan import KINDS, ChaosPlan
-from labs.faults.fault import Fault, FaultPoints, InjectedCrash
-from labs.faults.lost_acknowledgement import LostAcknowledgement
-from labs.faults.proxy import Request
-from labs.faults.supervisor import Supervisor
-from labs.pipeline.log.access_log import parse_line, read_access_log
-from labs.pipeline.log.generate import classroom, format_line
-from labs.pipeline.log.log_report import LogReport
-from labs.pipeline.log.replay import close_windows, replay
-from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
-from labs.pipeline.query.offset_reporter import OffsetReporter
-from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
-from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
-from labs.pipeline.sinks.database_sink import DatabaseSink
-from labs.pipeline.sinks.file_sink import FileSink
-from labs.pipeline.two_phase.decision_log import DecisionLog
-from labs.pipeline.two_phase.end_transaction import finish
-from labs.pipeline.two_phase.kafka_request import transaction_coordinator
-from labs.pipeline.two_phase.open_transactions import lingering
-from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
-from labs.room.live import room
-from labs.room.script import Do, Until
-from labs.runs.attack.attack import attack
-from labs.runs.attack.orders import parse_orders
-from labs.runs.attack.sinks import wrong_sink
-from labs.runs.attack.source import source_of
-from labs.runs.chaos import run_chaos
-from labs.runs.cost import measure_cost
-from labs.runs.own_sink import OwnStage, init_transactions
-from labs.runs.staircase import Stage, run_stage
-from labs.schedules.diagram import draw
-from labs.schedules.model.checker import explore
-from labs.schedules.model.stages import MODELS
-from labs.schedules.pictures.batch import draw_batch
-from labs.schedules.pictures.coordinator import draw_coordinator
-from labs.schedules.pictures.one_step import draw_commits, draw_readers
-from labs.schedules.pictures.pipeline import draw_pipeline
-from labs.schedules.recorder import Recorder
-from labs.schedules.replay.bench import replay_bench
-from labs.schedules.replay.replay import replay_on_kafka
-from labs.schedules.schedule import Event
-from labs.schedules.timeline.timeline import timeline
+from labs.equipment.interrupts import interrupts_wait
+
+with interrupts_wait():  # of packages that are half imported, some cannot be imported again
+    from exactly_once_kafka.points import FAULT_POINTS
+    from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+    from labs.desk.bench import open_bench
+    from labs.desk.judged import check, own_or_reference, reference
+    from labs.desk.prediction import predict
+    from labs.desk.ticket import exit_ticket
+    from labs.equipment.apart import Apart
+    from labs.equipment.doctor import checks
+    from labs.equipment.eventually import eventually
+    from labs.equipment.postgres import Postgres
+    from labs.equipment.topics import create_topic, end_offsets
+    from labs.evidence.auditor.anomaly import Anomaly
+    from labs.evidence.auditor.audit import Result, audit
+    from labs.evidence.auditor.expected import count_by_window
+    from labs.evidence.auditor.repeats import count_repeats
+    from labs.evidence.checkpoint.batch_table import batch_table
+    from labs.evidence.checkpoint.checkpoint import read_checkpoint
+    from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
+    from labs.evidence.checkpoint.state import counts_in_flight
+    from labs.evidence.plots.batch_plot import plot_batches
+    from labs.evidence.plots.chaos_plot import plot_chaos
+    from labs.evidence.plots.checkpoint_plot import plot_checkpoint
+    from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
+    from labs.evidence.plots.count_plots import plot_audit
+    from labs.evidence.plots.stage_plots import plot_staircase
+    from labs.evidence.plots.transaction_plot import plot_transactions
+    from labs.evidence.plots.two_ways_plot import plot_two_ways
+    from labs.evidence.readers.consumer_groups import describe_group
+    from labs.evidence.readers.in_batches import in_batches
+    from labs.evidence.readers.other_readers import read_database, read_files
+    from labs.evidence.readers.partition_log import dump_log
+    from labs.evidence.readers.results import as_result, read_results, read_visible
+    from labs.evidence.readers.transaction_log import dump_transaction_log
+    from labs.evidence.readers.transaction_tables import end_table, transaction_table
+    from labs.evidence.readers.transactions import (
+        last_stable_offset,
+        read_ends,
+        read_transactions,
+        settle,
+        wait_until_ended,
+    )
+    from labs.exercises.checker.batch_steps import counterexample, explore_batch
+    from labs.faults.chaos.plan import KINDS, ChaosPlan
+    from labs.faults.fault import Fault, FaultPoints, InjectedCrash
+    from labs.faults.lost_acknowledgement import LostAcknowledgement
+    from labs.faults.proxy import Request
+    from labs.faults.supervisor import Supervisor
+    from labs.pipeline.log.access_log import parse_line, read_access_log
+    from labs.pipeline.log.generate import classroom, format_line
+    from labs.pipeline.log.log_report import LogReport
+    from labs.pipeline.log.replay import close_windows, replay
+    from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
+    from labs.pipeline.query.offset_reporter import OffsetReporter
+    from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
+    from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
+    from labs.pipeline.sinks.database_sink import DatabaseSink
+    from labs.pipeline.sinks.file_sink import FileSink
+    from labs.pipeline.two_phase.decision_log import DecisionLog
+    from labs.pipeline.two_phase.end_transaction import finish
+    from labs.pipeline.two_phase.kafka_request import transaction_coordinator
+    from labs.pipeline.two_phase.open_transactions import lingering
+    from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
+    from labs.room.live import room
+    from labs.room.script import Do, Until
+    from labs.runs.attack.attack import attack
+    from labs.runs.attack.orders import parse_orders
+    from labs.runs.attack.sinks import wrong_sink
+    from labs.runs.attack.source import source_of
+    from labs.runs.chaos import run_chaos
+    from labs.runs.cost import measure_cost
+    from labs.runs.own_sink import OwnStage, init_transactions
+    from labs.runs.staircase import Stage, run_stage
+    from labs.schedules.diagram import draw
+    from labs.schedules.model.checker import explore
+    from labs.schedules.model.stages import MODELS
+    from labs.schedules.pictures.batch import draw_batch
+    from labs.schedules.pictures.coordinator import draw_coordinator
+    from labs.schedules.pictures.one_step import draw_commits, draw_readers
+    from labs.schedules.pictures.pipeline import draw_pipeline
+    from labs.schedules.recorder import Recorder
+    from labs.schedules.replay.bench import replay_bench
+    from labs.schedules.replay.replay import replay_on_kafka
+    from labs.schedules.schedule import Event
+    from labs.schedules.timeline.timeline import timeline
 
 __all__ = [
     "FAULT_POINTS",

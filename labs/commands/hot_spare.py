@@ -11,11 +11,10 @@ import argparse
 import json
 import os
 import select
-import signal
 import sys
-import threading
 from collections.abc import Callable
 
+from labs.equipment.interrupts import interrupts_wait
 from labs.faults.fault import Fault
 
 STDIN = 0
@@ -65,15 +64,8 @@ def _get_warm() -> None:
     from labs.pipeline.query.warm_up import warm_up
     from labs.runs import staircase  # noqa: F401  the sinks, which take a second to import
 
-    interrupted = threading.Event()
-    # Python must not be interrupted in the middle of a question to the JVM.
-    handler = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
-    try:
+    with interrupts_wait() as interrupted:  # or Python would be interrupted in the middle of a question to the JVM
         warm_up(spark_session(), lambda: interrupted.is_set() or _is_told())
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if interrupted.is_set():
-        raise KeyboardInterrupt
     if not _is_told():
         os.write(sys.stdout.fileno(), b'{"event": "warm"}\n')
 

@@ -7,8 +7,9 @@ import json
 import os
 import signal
 import sys
-import threading
 from typing import TYPE_CHECKING
+
+from labs.equipment.interrupts import interrupts_wait
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -115,16 +116,13 @@ def _await(query: StreamingQuery) -> None:
     Python must not be interrupted in the middle of a question to the JVM: py4j closes that connection then, and at
     times the next one too.
     """
-    interrupted = threading.Event()
-    handler = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
-        while not query.awaitTermination(1) and not interrupted.is_set():
-            pass
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if interrupted.is_set():
+        with interrupts_wait() as interrupted:
+            while not query.awaitTermination(1) and not interrupted.is_set():
+                pass
+    except KeyboardInterrupt:
         query.stop()
-        raise KeyboardInterrupt
+        raise
 
 
 def _sink(arguments: argparse.Namespace, points):
