@@ -12,11 +12,12 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
 from labs.equipment.eventually import eventually
+from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.leash import Leash
 
 ROUTINE = re.compile(r"\t|\S+ INFO ")  # lines of a Java log that seldom tell why a process ended
@@ -27,12 +28,18 @@ class ChildProcess:
 
     def __init__(self, command: list[str], log_file: Path, leftovers: Path | None = None, **options: Any):
         self.log_file = log_file
-        self._leash = Leash(leftovers)
         try:
-            with log_file.open("ab") as log:
-                self._log_start = log.tell()
-                # A session of its own: Ctrl-C is for this process, which ends its children in its own time.
-                self._process = self._leash.start(command, stdout=log, stderr=log, start_new_session=True, **options)
+            with interrupts_wait(), log_file.open("ab") as log:  # or nobody would know what was started
+                self._start(command, log, leftovers, options)
+        except KeyboardInterrupt:
+            self.kill()
+            raise
+
+    def _start(self, command: list[str], log: IO[bytes], leftovers: Path | None, options: dict[str, Any]) -> None:
+        self._log_start, self._leash = log.tell(), Leash(leftovers)
+        try:
+            # A session of its own: Ctrl-C is for this process, which ends its children in its own time.
+            self._process = self._leash.start(command, stdout=log, stderr=log, start_new_session=True, **options)
         except BaseException:
             self._leash.release()
             raise
@@ -83,10 +90,11 @@ class ChildProcess:
 
     def kill(self) -> None:
         """SIGKILL the process and what it started, and wait until all of it is gone."""
-        self.signal(signal.SIGKILL)
-        self._process.wait()
-        eventually(lambda: not self.has_group)
-        self._leash.release()
+        with interrupts_wait():
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+            eventually(lambda: not self.has_group)
+            self._leash.release()
 
     def pause(self) -> None:
         """SIGSTOP: the process is frozen, all of it when this returns, and does not know it."""

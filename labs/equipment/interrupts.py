@@ -12,14 +12,15 @@ from collections.abc import Iterator
 def interrupts_wait() -> Iterator[threading.Event]:
     """Keep a SIGINT until the end of the block, and raise KeyboardInterrupt then. The event tells of it meanwhile.
 
-    An exception in the block goes before it. Where it stops: only the main thread is ever interrupted, and in any other
-    this does nothing.
+    An exception in the block goes before it. Nothing is done in any thread but the main one, which alone is ever
+    interrupted, and nothing where SIGINT is ignored or not Python's to handle.
     """
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    interrupted, handler = threading.Event(), signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or handler in (signal.SIG_IGN, signal.SIG_DFL, None):
         yield interrupted
         return
-    handler = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
         yield interrupted
     finally:

@@ -13,6 +13,7 @@ import pytest
 
 from labs.equipment.child_process import ChildProcess, last_lines
 from labs.equipment.eventually import eventually
+from labs.equipment.leash import Leash
 
 ROOT = Path(__file__).parents[2]
 # Starts a child of its own, says its process id, and waits.
@@ -33,6 +34,24 @@ def test_kill_ends_what_it_started_too(family):
     process.kill()
     assert process.exit_code == -signal.SIGKILL
     assert not psutil.pid_exists(child)
+
+
+def test_an_interrupt_while_it_starts_leaves_nothing_behind(tmp_path, monkeypatch):
+    started, start = [], Leash.start
+
+    def interrupted_start(*arguments, **options):
+        started.append(start(*arguments, **options))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(Leash, "start", interrupted_start)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ChildProcess(["sleep", "600"], tmp_path / "log")
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert started[0].poll() == -signal.SIGKILL
 
 
 def test_a_pause_freezes_all_of_it_and_it_can_be_killed_then(family):
@@ -61,6 +80,7 @@ import sys
 from pathlib import Path
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
+from labs.equipment.leash import Leash
 process = ChildProcess([sys.executable, "-c", {FAMILY!r}], Path({str(tmp_path / "log")!r}), Path({str(leftovers)!r}))
 child = eventually(process.output, timeout=30).strip()
 process.pause()

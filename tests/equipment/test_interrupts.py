@@ -75,6 +75,15 @@ def test_without_an_interrupt_nothing_comes_and_in_a_thread_nothing_is_touched()
     assert seen == [handler]
 
 
+def test_an_interrupt_that_is_ignored_stays_so():
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_wait():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def test_a_lesson_interrupted_while_it_imports_can_import_again():
     run = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True)
     assert run.stdout.split() == ["interrupted", "imported"], run.stderr
