@@ -12,7 +12,7 @@ FIXTURES = {"broker", "spark", "browser", "jupyterlab", "room"}
 STARTERS = {
     *("Broker", "open_broker", "proxied_broker", "Postgres", "SparkCluster", "spark_session"),
     *("Apart", "JobProcess", "Room", "RoomPage", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),
-    *("execute", "start_new_kernel"),
+    *("execute", "start_new_kernel", "open_bench", "Interpreter"),
 }
 
 

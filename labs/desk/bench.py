@@ -15,6 +15,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from labs.equipment.broker import Broker, ExternalBroker, open_broker
+from labs.exercises.checker.interpreter import end_idle
 from labs.faults.proxy import Proxy, proxied_broker
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class LessonBench:
 
     def __init__(self, spark: bool = True, proxy: bool = False):
         self._open = contextlib.ExitStack()
+        self._open.callback(end_idle)
         self._spark: SparkSession | None = None
         try:
             if proxy:
@@ -55,7 +57,7 @@ class LessonBench:
         return self._spark
 
     def close(self) -> None:
-        """Stop queries, session, broker and proxy. A second call does nothing."""
+        """Stop queries, session, broker, proxy, and what the checker keeps warm. A second call does nothing."""
         atexit.unregister(self.close)
         self._open.close()
 

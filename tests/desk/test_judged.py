@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from labs.desk.bench import open_bench
 from labs.desk.judged import Executed, check, own_or_reference
 from labs.desk.notes import MANIFEST, notes_of
+from labs.exercises.checker.interpreter import IDLE, Interpreter
 from labs.exercises.checker.source_code import MARK, read_source
 
 SKELETON = f"""{MARK}
@@ -74,3 +76,12 @@ def test_cells_are_known_where_a_notebook_keeps_no_history():
     shell.run_cell(SKELETON, store_history=False)
     shell.run_cell(RIGHT, store_history=True)
     assert executed.cells == [SKELETON, RIGHT]
+
+
+def test_a_lesson_that_closes_its_bench_ends_what_the_checker_kept_warm():
+    kept = Interpreter()
+    IDLE.append(kept)
+    bench = open_bench(spark=False)
+    bench.close()
+    assert kept.process.pid is None
+    assert kept not in IDLE

@@ -60,6 +60,12 @@ class Interpreter:
 IDLE: list[Interpreter] = []
 
 
+def end_idle() -> None:
+    """End those that wait for a next run."""
+    while IDLE:
+        IDLE.pop().close()
+
+
 def take(warm: bool) -> Interpreter:
     """Return an interpreter: with `warm`, one that has served before if there is one that lives."""
     while warm and IDLE:
