@@ -1,0 +1,68 @@
+"""Faults for what runs in Spark's tasks, in processes that Spark started: armed by a file, since they share no memory.
+
+The process that strikes is a Python worker of the lab's own Spark. It kills or freezes itself, or kills the job that it
+works for: then it is for a moment a task whose driver is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from labs.faults.fault import JOB_MARK
+
+How = Literal["worker", "job", "freeze"]
+
+
+@dataclass(frozen=True)
+class TaskFaults:
+    """What a sink in a task calls at its points. `directory` is one that all processes of the machine share."""
+
+    directory: str
+
+    def __call__(self, point: str, epoch: int) -> None:
+        armed = Path(self.directory, point)
+        if not armed.exists():
+            return
+        how, first = armed.read_text().split()
+        if epoch < int(first):
+            return
+        try:
+            armed.rename(Path(self.directory, f"{point}.struck"))  # one of the tasks that come here at once succeeds
+        except FileNotFoundError:
+            return
+        Path(self.directory, f"{point}.process").write_text(str(os.getpid()))
+        _strike(how)
+
+    @contextlib.contextmanager
+    def armed(self, point: str, how: How = "worker", first_epoch: int = 0) -> Iterator[Path]:
+        """Arm it for one strike at `point`, in `first_epoch` or later; yields the path that exists once it struck."""
+        struck = Path(self.directory, f"{point}.struck")
+        struck.unlink(missing_ok=True)
+        waiting = Path(self.directory, f"{point}.new")
+        waiting.write_text(f"{how} {first_epoch}")
+        waiting.rename(Path(self.directory, point))
+        try:
+            yield struck
+        finally:
+            Path(self.directory, point).unlink(missing_ok=True)
+
+    def process(self, point: str) -> int:
+        """Return the id of the process that struck at `point`."""
+        return int(Path(self.directory, f"{point}.process").read_text())
+
+
+def _strike(how: str) -> None:
+    if how == "worker":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "freeze":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif job := os.environ.get(JOB_MARK):
+        os.killpg(int(job), signal.SIGKILL)  # Python, and Spark's JVM; this worker is in a group of its own
+    else:
+        raise RuntimeError("a fault signals job processes only, and this task belongs to none")
