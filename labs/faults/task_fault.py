@@ -16,6 +16,7 @@ from typing import Literal
 
 from labs.faults.fault import JOB_MARK
 
+ANY_RUN = "any"
 How = Literal["worker", "job", "freeze"]
 
 
@@ -29,8 +30,8 @@ class TaskFaults:
         armed = Path(self.directory, point)
         if not armed.exists():
             return
-        how, first = armed.read_text().split()
-        if epoch < int(first):
+        how, first, run = armed.read_text().split()
+        if epoch < int(first) or run not in (ANY_RUN, _run()):
             return
         try:
             armed.rename(Path(self.directory, f"{point}.struck"))  # one of the tasks that come here at once succeeds
@@ -40,12 +41,15 @@ class TaskFaults:
         _strike(how)
 
     @contextlib.contextmanager
-    def armed(self, point: str, how: How = "worker", first_epoch: int = 0) -> Iterator[Path]:
-        """Arm it for one strike at `point`, in `first_epoch` or later; yields the path that exists once it struck."""
+    def armed(self, point: str, how: How = "worker", first_epoch: int = 0, run: str = ANY_RUN) -> Iterator[Path]:
+        """Arm it for one strike at `point`, in `first_epoch` or later; yields the path that exists once it struck.
+
+        Only tasks of this `run` of a query are struck: one of an earlier run may still be about to open.
+        """
         struck = Path(self.directory, f"{point}.struck")
         struck.unlink(missing_ok=True)
         waiting = Path(self.directory, f"{point}.new")
-        waiting.write_text(f"{how} {first_epoch}")
+        waiting.write_text(f"{how} {first_epoch} {run}")
         waiting.rename(Path(self.directory, point))
         try:
             yield struck
@@ -55,6 +59,13 @@ class TaskFaults:
     def process(self, point: str) -> int:
         """Return the id of the process that struck at `point`."""
         return int(Path(self.directory, f"{point}.process").read_text())
+
+
+def _run() -> str | None:
+    from pyspark import TaskContext  # only tasks come here
+
+    context = TaskContext.get()
+    return context.getLocalProperty("spark.jobGroup.id") if context else None
 
 
 def _strike(how: str) -> None:

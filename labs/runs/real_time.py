@@ -33,7 +33,7 @@ from labs.runs.real_time_job import RealTimeJob
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
 RATE = 100  # records per second
-PATIENCE = 120  # seconds for anything to happen
+PATIENCE = 60  # seconds for anything to happen
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class RealTimeTrial:
 
     def kill_worker(self, point: str) -> None:
         """Let the next epoch's first task at `point` be killed there; its query fails with it."""
-        with self.faults.armed(point) as struck:
-            query = self.start()
+        query = self.start()
+        with self.faults.armed(point, run=str(query.runId)) as struck:
             try:
                 eventually(lambda: (struck.exists() and not query.isActive) or _failed(query, struck), PATIENCE)
             finally:

@@ -5,12 +5,17 @@ Real-Time Mode of Spark 4.2 knows no state, so nothing is counted over time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from labs.pipeline.records import RESULT_FIELDS
+
+if TYPE_CHECKING:
+    from pyspark.sql._typing import SupportsProcess
 
 SHORTEST = "spark.sql.streaming.realTimeMode.minBatchDuration"  # milliseconds; 5,000 unless set
 
@@ -24,9 +29,11 @@ def report_each(records: DataFrame) -> DataFrame:
     return records.select(fields[1].alias("key"), value.alias("value"), source)
 
 
-def start_real_time(rows: DataFrame, sink: object, checkpoint: str, epoch: str = "5 seconds") -> StreamingQuery:
+def start_real_time(
+    rows: DataFrame, sink: SupportsProcess, checkpoint: str, epoch: str = "5 seconds"
+) -> StreamingQuery:
     """Start writing `rows` through `sink`, an object for `foreach`, in Real-Time Mode with epochs so long."""
-    return _real_time(rows, checkpoint, epoch).foreach(sink).start()  # type: ignore[arg-type]
+    return _real_time(rows, checkpoint, epoch).foreach(sink).start()
 
 
 def start_sparks_own(
@@ -38,4 +45,5 @@ def start_sparks_own(
 
 
 def _real_time(rows: DataFrame, checkpoint: str, epoch: str) -> DataStreamWriter:
-    return rows.writeStream.outputMode("update").option("checkpointLocation", checkpoint).trigger(realTime=epoch)
+    writer = rows.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
+    return writer.trigger(realTime=epoch)  # type: ignore[call-overload]  # pyspark's overloads do not have it yet
