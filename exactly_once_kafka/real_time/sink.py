@@ -59,6 +59,8 @@ class RealTimeKafkaSink:
     query repeats the epoch, ValueError for a row that cannot be a record.
     """
 
+    kind_of_writer = PartitionWriter
+
     def __init__(
         self,
         name: str,
@@ -144,7 +146,7 @@ class RealTimeKafkaSink:
             with self._task.explaining(lambda: self._birth.patience):
                 self._birth.check()
             key, point = key_of(self.name, topic, partition), functools.partial(_at, self.points, self._task.epoch)
-            self._writer = PartitionWriter(self._task, self._settings(key), self._store(key), point, self._timeout)
+            self._writer = self.kind_of_writer(self._task, self._settings(key), self._store(key), point, self._timeout)
             self._source = topic, partition
         if self._source != (topic, partition):
             raise self._task.refusal(

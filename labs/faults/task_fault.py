@@ -1,7 +1,7 @@
 """Faults for what runs in Spark's tasks, in processes that Spark started: armed by a file, since they share no memory.
 
 The process that strikes is a Python worker of the lab's own Spark. It kills or freezes itself, or kills the job that it
-works for: then it is for a moment a task whose driver is gone.
+works for: then it is for a moment a task whose driver is gone. Or all of them freeze, it last.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def _run() -> str | None:
 def _strike(how: str) -> None:
     if how == "worker":
         os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "freeze":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif job := os.environ.get(JOB_MARK):
-        os.killpg(int(job), signal.SIGKILL)  # Python, and Spark's JVM; this worker is in a group of its own
+    elif job := os.environ.get(JOB_MARK):  # it leads the group of Python and Spark's JVM
+        os.killpg(int(job), signal.SIGKILL if how == "job" else signal.SIGSTOP)
+        if how == "freeze":
+            os.killpg(0, signal.SIGSTOP)  # the group of this worker and its like
     else:
         raise RuntimeError("a fault signals job processes only, and this task belongs to none")

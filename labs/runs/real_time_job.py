@@ -10,6 +10,8 @@ import os
 import sys
 from dataclasses import dataclass
 
+from pyspark.sql.streaming import StreamingQuery
+
 from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
 from labs.equipment.spark import spark_session
 from labs.faults.fault import JOB_MARK
@@ -33,8 +35,8 @@ class RealTimeJob:
     sink: str = "exactly-once"
     epoch: int = 1_000
 
-    def start(self):
-        """Start the query in this process's session, and return it."""
+    def start(self, kind: type[RealTimeKafkaSink] = RealTimeKafkaSink) -> StreamingQuery:
+        """Start the query in this process's session, through a sink of this kind."""
         spark = spark_session()
         spark.conf.set(SHORTEST, str(min(self.epoch, 5_000)))
         rows = report_each(read_source(spark, self.servers, self.source))
@@ -42,7 +44,7 @@ class RealTimeJob:
         if self.sink == "spark":
             return start_sparks_own(rows, self.servers, self.topic, self.checkpoint, epoch)
         points = TaskFaults(self.faults)
-        sink = RealTimeKafkaSink(self.topic, self.topic, bootstrap_servers=self.servers, points=points)
+        sink = kind(self.topic, self.topic, bootstrap_servers=self.servers, points=points)
         return start_real_time(rows, sink, self.checkpoint, epoch)
 
 
