@@ -7,7 +7,7 @@ from here on; rows up to it were published before.
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +28,7 @@ from exactly_once_kafka.send import ONE_SLICE, acknowledged
 
 def key_of(name: str, topic: str, partition: int) -> str:
     """Return what names this source partition for this sink: its transactional id, and the key of its marker."""
-    return json.dumps([name, topic, partition], separators=(",", ":"))
+    return f"{name}/{topic}/{partition}"  # no topic has a slash in its name, so that no two are alike
 
 
 class PartitionWriter:
@@ -43,7 +43,6 @@ class PartitionWriter:
         self._task, self._settings, self._store, self._point = task, settings, store, point
         self.patience = Patience(seconds)
         self._rows, self._covered = SourceRows(), BEGINNING
-        self._pending = PendingProducer(settings)
         self._producer: Producer | None = None
         self._written, self._in_middle = 0, False
         self._failures: list[KafkaError] = []
@@ -89,18 +88,18 @@ class PartitionWriter:
         commit(producer, patience)
         self._point(AFTER_COMMIT)
         self._producer, self._covered, self._written = None, last, 0
-        self._pending = PendingProducer(self._settings, retire=producer)
 
     def abort(self) -> None:
         """Leave nothing open that readers would have to wait for; the next epoch of the producer would do it too."""
         if self._producer is not None:
             producer, self._producer = self._producer, None
-            producer.abort_transaction(5)
-            self._pending = PendingProducer(self._settings, retire=producer)
+            with contextlib.suppress(KafkaException):
+                producer.abort_transaction(5)
 
     def _begin(self) -> Producer:
         self.patience = self.patience.anew()
-        producer = self._pending.take(self.patience)
+        # Not before it is needed: an epoch that is granted after the task's end would fence the next epoch's task.
+        producer = PendingProducer(self._settings).take(self.patience)
         self._covered = self._continue_from(self._store.read(self.patience.anew()))
         producer.begin_transaction()
         self._producer, self._written, self._in_middle = producer, 0, False

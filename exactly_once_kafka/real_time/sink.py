@@ -79,8 +79,8 @@ class RealTimeKafkaSink:
         self.commit_seconds = self._timeout / 2 if commit_seconds is None else commit_seconds
         if not 0 < self.commit_seconds < self._timeout:
             raise ValueError(
-                f"commit_seconds is {commit_seconds:g}; expected less than the {self._timeout:g} s after which Kafka "
-                "aborts a transaction: raise transaction_timeout_ms"
+                f"commit_seconds is {commit_seconds:g}; expected more than 0, and less than the {self._timeout:g} s "
+                "after which Kafka aborts a transaction: raise transaction_timeout_ms"
             )
 
     def open(self, partition_id: int, epoch_id: int) -> bool:
