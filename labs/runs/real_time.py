@@ -17,6 +17,7 @@ from labs.evidence.auditor.audit import Audit
 from labs.runs.real_time_trial import RealTimeTrial
 
 CONTROL = "Spark's own sink, anywhere"
+EPOCH = 500  # milliseconds: the shorter, the more kills
 EPOCH_OF_CONTROL = 3_000  # milliseconds: long enough to be struck in its middle
 
 
@@ -39,7 +40,7 @@ def kill_at(
     servers: str, point: str, workers: int, jobs: int = 0, kind: type[RealTimeKafkaSink] = RealTimeKafkaSink
 ) -> KillReport:
     """Kill so many workers at `point`, one after the other, then so many whole jobs; then audit."""
-    with RealTimeTrial(servers, kind=kind) as trial:
+    with RealTimeTrial(servers, epoch=EPOCH, kind=kind) as trial:
         for _ in range(workers):
             trial.kill_worker(point)
         for _ in range(jobs):

@@ -104,12 +104,13 @@ class RealTimeTrial:
             eventually(lambda: job.exit_code is not None, PATIENCE)
 
     @contextlib.contextmanager
-    def job_process(self) -> Iterator[ChildProcess]:
-        """Run the query as a job of its own, and kill it in the end."""
+    def job_process(self, **environment: str) -> Iterator[ChildProcess]:
+        """Run the query as a job of its own, and kill it in the end. `environment` adds variables."""
         command = [sys.executable, "-m", "labs.runs.real_time_job", json.dumps(asdict(self.job))]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         log = Path(self._directory.name, "job.log")
-        job = ChildProcess(command, log, env=environment, cwd=self._directory.name)
+        job = ChildProcess(
+            command, log, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, cwd=self._directory.name
+        )
         try:
             yield job
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
@@ -89,6 +90,32 @@ def test_older_copy_of_the_checkpoint_is_no_harm(trial, tmp_path):
     eventually(lambda: trial.epochs_done() > done + 1, 60)
     query.stop()
     trial.job = replace(trial.job, checkpoint=str(copy))
+    audit = trial.audited()
+    assert audit.valid, audit
+
+
+def test_epoch_with_offsets_and_no_commit_is_repeated(trial):
+    """What a driver leaves that dies between the two logs, made by hand: the moment is too short to strike."""
+    query = trial.start()
+    eventually(lambda: trial.epochs_done() > 2, 60)
+    query.stop()
+    commits, last = Path(trial.job.checkpoint, "commits"), str(trial.epochs_done() - 1)
+    assert Path(trial.job.checkpoint, "offsets", last).exists()
+    (commits / last).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+    audit = trial.audited()
+    assert audit.valid, audit
+
+
+def test_task_that_spark_runs_again_skips_what_its_first_attempt_published(trial):
+    with (
+        trial.faults.armed("after_commit", first_epoch=1) as struck,
+        trial.job_process(SPARK_MASTER="local[2,3]") as job,
+    ):
+        eventually(lambda: struck.exists() or job.exit_code is not None, 60)
+        done = trial.epochs_done()
+        eventually(lambda: trial.epochs_done() > done + 2 or job.exit_code is not None, 60)
+        assert job.exit_code is None
     audit = trial.audited()
     assert audit.valid, audit
 
