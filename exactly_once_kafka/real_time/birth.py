@@ -52,4 +52,6 @@ class Birth:
         noted = self._store.read(self.patience, undecided)
         if noted is not None and noted.query_id != self._task.query_id:
             raise self._task.refusal(f"the name is that of query {noted.query_id}")
+        if noted is not None and noted.plan is not None:  # its last batch may be in Kafka and not in Spark's log
+            raise self._task.refusal("the name is that of a sink for micro-batches, whose markers say nothing here")
         return noted is not None

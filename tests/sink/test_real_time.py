@@ -12,8 +12,16 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.errors import SinkRefused
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.real_time.birth import Birth
 from exactly_once_kafka.real_time.points import REAL_TIME_POINTS
 from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
+from exactly_once_kafka.real_time.task import Task
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import remove_topics
 from labs.evidence.readers.results import read_to_end
@@ -170,6 +178,16 @@ def test_record_that_becomes_many_rows_may_be_published_in_parts(exploded):
 
 def test_mutant_whose_marker_knows_whole_records_only_loses_the_rest_of_one(exploded):
     assert exploded(MarkerOfOffsets).total() < 30 * ROWS
+
+
+def test_name_of_a_sink_for_micro_batches_is_refused(broker, topic):
+    servers, name = broker.bootstrap_servers, topic()
+    settings = producer_settings(name, servers, {})
+    store = MarkerStore(name, topic(cleanup_policy="compact"), servers, settings)
+    producer = PendingProducer(settings).take(Patience(30))
+    store.overwrite(Marker(4, "query", '{"offsets":1}'), producer, Patience(30))
+    with pytest.raises(SinkRefused, match="a sink for micro-batches"):
+        Birth(Task(name, 0, 5, "query"), settings, store, 30).check()
 
 
 def test_rows_without_their_source_are_refused(spark, broker, numbers, topic, tmp_path):
