@@ -30,7 +30,7 @@ from labs.runs.real_time_feed import PARTITIONS, Feed
 from labs.runs.real_time_job import RealTimeJob
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60  # seconds for anything to happen
+PATIENCE = 150  # seconds for anything to happen: a restart may have to wait for a transaction to time out
 
 
 class RealTimeTrial:
