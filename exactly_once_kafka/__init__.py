@@ -12,9 +12,21 @@ if TYPE_CHECKING:
     from exactly_once_kafka.batch import Batch, BatchSink, Marker
     from exactly_once_kafka.errors import BatchFailed, SinkRefused
     from exactly_once_kafka.points import FAULT_POINTS
+    from exactly_once_kafka.real_time.points import REAL_TIME_POINTS
+    from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 
-__all__ = ["FAULT_POINTS", "Batch", "BatchFailed", "BatchSink", "ExactlyOnceKafkaSink", "Marker", "SinkRefused"]
+__all__ = [
+    "FAULT_POINTS",
+    "REAL_TIME_POINTS",
+    "Batch",
+    "BatchFailed",
+    "BatchSink",
+    "ExactlyOnceKafkaSink",
+    "Marker",
+    "RealTimeKafkaSink",
+    "SinkRefused",
+]
 __version__ = "1.0.0"
 
 _MODULES = {
@@ -24,6 +36,8 @@ _MODULES = {
     "BatchSink": "batch",
     "ExactlyOnceKafkaSink": "sink",
     "Marker": "batch",
+    "REAL_TIME_POINTS": "real_time.points",
+    "RealTimeKafkaSink": "real_time.sink",
     "SinkRefused": "errors",
 }
 

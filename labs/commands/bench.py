@@ -9,9 +9,10 @@ EXAMPLES = """examples:
   python -m labs bench sink        Spark's own Kafka sink against the exactly-once sink
   python -m labs bench restart     from the crash to the first new result
   python -m labs bench latency     from "the window can be closed" to visible, at 5,000 records/s
+  python -m labs bench real-time   from sent to read: micro-batches, Real-Time Mode, and exactly once in it
   python -m labs bench cluster     the same count on local[2] and on a standalone cluster
 """
-BENCHMARKS = ("ingest", "sink", "restart", "latency", "cluster")
+BENCHMARKS = ("ingest", "sink", "restart", "latency", "real-time", "cluster")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--large", type=int, default=10_000_000, help="ingest: records of the long run")
     parser.add_argument("--rounds", type=int, default=4, help="sink, restart, cluster: how often each is run")
     parser.add_argument("--windows", type=int, default=60, help="latency: windows measured in each run")
+    parser.add_argument("--seconds", type=int, default=30, help="real-time: how long records are sent in each run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
         options = {"small": arguments.small, "large": arguments.large}
     if arguments.benchmark == "latency":
         options = {"windows": arguments.windows}
-    module = importlib.import_module(f"labs.benchmarks.{arguments.benchmark}")
+    if arguments.benchmark == "real-time":
+        options = {"seconds": arguments.seconds}
+    module = importlib.import_module(f"labs.benchmarks.{arguments.benchmark.replace('-', '_')}")
     with plain_console(stderr=True).status("measuring; each line comes as it is known"):
         for row in module.measure(**options):
             if isinstance(row, dict):

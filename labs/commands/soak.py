@@ -1,7 +1,8 @@
-"""Repeat for hours what the tests do once: chaos, sessions of the room, model against Kafka, lessons, crash tests.
+"""Repeat for hours what the tests do once: chaos, sessions of the room, model against Kafka, Real-Time Mode,
+lessons, crash tests.
 
-Ten seeds of three minutes take about 50 minutes, ten sessions about 15, the changes about 40, a hundred repeats of the
-crash tests about three hours on two cores.
+Ten seeds of three minutes take about 50 minutes, ten sessions about 15, the kills about 15, the changes about 40, a
+hundred repeats of the crash tests about three hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
 """
 
@@ -17,8 +18,8 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --minutes 0.5 --sessions 1 --walks 1 --no-changes --repeats 1  try it out: six minutes
-  python -m labs soak --seeds 0 --sessions 0 --walks 0 --no-changes --tests tests/sink  only one part, a hundred times
+  python -m labs soak --seeds 1 --minutes 0.5 --sessions 1 --walks 1 --kills 3 --no-changes --repeats 1  try it out
+  python -m labs soak --seeds 0 --sessions 0 --walks 0 --kills 0 --no-changes --tests tests/sink  one part, 100 times
 
 The exit code is 0 only if every audit was valid and every test passed.
 """
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
     parser.add_argument("--sessions", type=int, default=10, metavar="N", help="of the room (default: %(default)s)")
     parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=30, metavar="N", help="at a point (default: %(default)s)")
     parser.add_argument("--changes", action=argparse.BooleanOptionalAction, default=True, help="and interruptions")
     parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
     parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
@@ -75,6 +77,8 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
     if arguments.walks:
         yield "replays", [*python, "labs", "model", "--replay", "--times", "10"]
         yield "walks", [*python, "labs", "model", "--walks", str(arguments.walks)]
+    if arguments.kills:
+        yield "real-time", [*python, "labs.runs.real_time", "--kills", str(arguments.kills)]
     if arguments.changes:
         pytest = ["env", "CHANGES=all", *python, "pytest", "-q", "-p", "no:cacheprovider"]
         yield "changes", [*pytest, "tests/test_changes.py"]

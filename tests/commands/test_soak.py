@@ -11,7 +11,20 @@ def test_every_repeat_is_run_and_a_failed_one_is_named_and_kept(tmp_path, capsys
     green, red = tmp_path / "test_green.py", tmp_path / "test_red.py"
     green.write_text("def test_green():\n    pass\n")
     red.write_text("def test_red():\n    assert 1 == 2\n")
-    options = ["soak", "--seeds", "0", "--sessions", "0", "--walks", "0", "--no-changes", "--output", str(tmp_path)]
+    options = [
+        "soak",
+        "--seeds",
+        "0",
+        "--sessions",
+        "0",
+        "--walks",
+        "0",
+        "--kills",
+        "0",
+        "--no-changes",
+        "--output",
+        str(tmp_path),
+    ]
     assert main([*options, "--repeats", "1", "--tests", str(green)]) == 0
     assert len(re.findall(r"repeat-\d  \d+ s  passed", capsys.readouterr().out)) == 1
     assert list(tmp_path.glob("*.log")) == []
@@ -33,6 +46,8 @@ def test_nothing_to_do_is_no_success_and_a_path_that_is_not_there_is_said(tmp_pa
                 "--sessions",
                 "0",
                 "--walks",
+                "0",
+                "--kills",
                 "0",
                 "--no-changes",
                 "--repeats",

@@ -27,11 +27,13 @@ NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-pytho
 def test_exported_names():
     assert exactly_once_kafka.__all__ == [
         "FAULT_POINTS",
+        "REAL_TIME_POINTS",
         "Batch",
         "BatchFailed",
         "BatchSink",
         "ExactlyOnceKafkaSink",
         "Marker",
+        "RealTimeKafkaSink",
         "SinkRefused",
     ]
     assert all(hasattr(exactly_once_kafka, name) for name in exactly_once_kafka.__all__)

@@ -1,0 +1,122 @@
+"""What Real-Time Mode gives and what exactly once takes of it: from a record's sending to its result's arrival.
+
+One query, four ways to run it, in turn, on the same broker: micro-batches with Spark's own Kafka sink, Real-Time Mode
+with it, and Real-Time Mode with the exactly-once sink, seen by readers of both isolation levels.
+
+Where it stops: records, reader, Spark and broker share this machine, so their work is in the numbers.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
+from labs.equipment.spark import spark_session
+from labs.equipment.topics import create_topic
+from labs.pipeline.query.ip_count import read_source
+from labs.pipeline.query.real_time import start_real_time, start_sparks_own
+from labs.pipeline.records import SOURCE_TOPIC
+
+RATE = 100  # records per second
+EPOCH = "5 seconds"  # the shortest that Spark allows unless told otherwise
+MICRO_BATCH, SPARKS, OURS = "micro-batch, Spark's sink", "real time, Spark's sink", "real time, exactly once"
+LEVELS = ("read_uncommitted", "read_committed")
+
+
+def measure(seconds: int = 30) -> Iterator[tuple[str, float, str]]:
+    """Yield (what, value, unit): p50, p95 and p99 for each way to run it and level to read it, after a warm-up."""
+    with Broker(jvm_options=()) as broker:
+        spark = spark_session(quick_start=False)
+        for way in (MICRO_BATCH, SPARKS, OURS):
+            latencies = _latencies(spark, broker.bootstrap_servers, way, seconds)
+            for level in LEVELS if way == OURS else LEVELS[:1]:
+                quantiles = statistics.quantiles(latencies[level], n=100, method="inclusive")
+                for percent in (50, 95, 99):
+                    name = f"{way}, {level}: p{percent} of {len(latencies[level])}"
+                    yield name, quantiles[percent - 1], "ms"
+
+
+def _latencies(spark: SparkSession, servers: str, way: str, seconds: int) -> dict[str, list[float]]:
+    """Return for each isolation level the milliseconds of every record that was sent in so many seconds."""
+    name = uuid.uuid4().hex[:8]
+    source, topic = create_topic(servers, f"{SOURCE_TOPIC}-{name}", 1), create_topic(servers, f"out-{name}", 1)
+    readers = [_Reader(servers, topic, level) for level in LEVELS]
+    query = _start(way, read_source(spark, servers, source), servers, topic)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    try:
+        warm = _send(producer, source, 10)  # warms up: two epochs
+        eventually(lambda: all(reader.milliseconds for reader in readers), 60)
+        sent = _send(producer, source, seconds)
+        eventually(lambda: all(len(reader.milliseconds) >= warm + sent for reader in readers), 60)
+    finally:
+        query.stop()
+        for reader in readers:
+            reader.close()
+    return {reader.level: reader.milliseconds[warm:] for reader in readers}
+
+
+def _start(way: str, records: DataFrame, servers: str, topic: str) -> StreamingQuery:
+    rows = records.selectExpr("key", "value", "struct(topic, partition, offset) AS source")
+    checkpoint = tempfile.mkdtemp(prefix="labs-checkpoint-")
+    if way == SPARKS:
+        return start_sparks_own(rows, servers, topic, checkpoint, EPOCH)
+    if way == OURS:
+        return start_real_time(rows, RealTimeKafkaSink(topic, topic, bootstrap_servers=servers), checkpoint, EPOCH)
+    writer = rows.select("key", "value").writeStream.format("kafka").option("topic", topic)
+    writer = writer.option("kafka.bootstrap.servers", servers).option("checkpointLocation", checkpoint)
+    return writer.trigger(processingTime="0 seconds").start()
+
+
+def _send(producer: Producer, topic: str, seconds: float) -> int:
+    """Send the time at a steady rate, and return how often it was sent."""
+    over, pause, sent = time.monotonic() + seconds, threading.Event(), 0
+    while time.monotonic() < over:
+        producer.produce(topic, repr(time.monotonic()))
+        producer.poll(0)
+        sent += 1
+        pause.wait(1 / RATE)
+    producer.flush(30)
+    return sent
+
+
+class _Reader:
+    """Notes how long ago each record was sent that arrives."""
+
+    def __init__(self, servers: str, topic: str, level: str):
+        self.level = level
+        self.milliseconds: list[float] = []
+        self._over = threading.Event()
+        settings: dict[str, Any] = {
+            "bootstrap.servers": servers,
+            "group.id": f"{topic}-{level}",
+            "isolation.level": level,
+        }
+        settings |= {"enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 5}
+        self._consumer = Consumer(settings)
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with closing(self._consumer):
+            while not self._over.is_set():
+                message = self._consumer.poll(0.1)
+                if message is not None and not message.error():
+                    self.milliseconds.append((time.monotonic() - float(message.value() or b"0")) * 1000)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
