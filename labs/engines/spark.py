@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Running, Setting, Work, as_options
 from labs.faults.job import JobProcess
 
@@ -39,7 +41,7 @@ class SparkEngine:
 
     def start(self, work: Work) -> Running:
         """Start the job on its checkpoint."""
-        options = {
+        options: dict[str, Any] = {
             name.replace("-", "_"): value for name, value in as_options(self.settings(work.exactly_once)).items()
         }
         return JobProcess(

@@ -6,6 +6,7 @@ here is only what was seen. Times are of one run each on this machine: compare t
 
 from __future__ import annotations
 
+import functools
 import shutil
 import statistics
 import tempfile
@@ -82,7 +83,7 @@ def compare(
     say: Callable[[str], object] = lambda line: None,
     guarantees: Iterable[bool] = GUARANTEES,
 ) -> Comparison:
-    """Run every engine, and its control. Raises ValueError for too short a log, NotInstalled, and what a broker raises."""
+    """Run every engine, and its control. Raises ValueError for too short a log, NotInstalled."""
     log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=CLIENTS))
     runs = []
     directory = Path(tempfile.mkdtemp(prefix="labs-engines-"))
@@ -96,9 +97,13 @@ def compare(
                 )
                 prefix = f"{turn} of {len(turns)}: {engine.name}, {'exactly' if exactly_once else 'at least'} once"
                 say(prefix)
-                run = run_engine(engine, work, log, kills, seed, lambda line, prefix=prefix: say(f"{prefix}: {line}"))
+                run = run_engine(engine, work, log, kills, seed, functools.partial(_say_of, say, prefix))
                 say(f"{prefix}: {run.audit.lost} lost, {run.audit.duplicated} duplicated, {run.audit.verdict}")
                 runs.append(run)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     return Comparison(records, kills, seed, tuple(runs))
+
+
+def _say_of(say: Callable[[str], object], run: str, line: str) -> None:
+    say(f"{run}: {line}")

@@ -9,10 +9,10 @@ written that the engine may not have remembered yet. It is the same draw for eve
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 from labs.engines.engine import TRANSACTION_TIMEOUT_MS, Engine, Running, Work
@@ -59,7 +59,7 @@ class EngineRun:
 def slices(log: Sequence[Access], kills: int) -> list[Sequence[Access]]:
     """Cut the log into one slice for each kill and one for the end."""
     cuts = [len(log) * n // (kills + 1) for n in range(kills + 2)]
-    return [log[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [log[a:b] for a, b in itertools.pairwise(cuts)]
 
 
 def draw_kills(log: Sequence[Access], kills: int, seed: int) -> list[Kill]:
