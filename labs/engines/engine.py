@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 TRANSACTION_TIMEOUT_MS = 60_000  # of every engine: longer than its restart, far below the broker's 15 minutes
+NAME = "{name}"  # in a setting's value: the name of the run
 COMMIT_SECONDS = 1  # of every engine: between two checkpoints, commits or micro-batches
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Setting, Work, as_options
+from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work, as_options
 from labs.engines.environment import Environment
 from labs.engines.program import EngineProcess
 from labs.equipment.jars import flink_connector_jars
@@ -53,6 +53,11 @@ class FlinkEngine:
             Setting(f"{OF_SINK}sink.delivery-guarantee", "exactly-once", "two-phase commit: flushed at the barrier, "
                     "committed when the checkpoint is complete"),
             Setting(
+                f"{OF_SINK}sink.transactional-id-prefix",
+                NAME,
+                "unique to the job, or two jobs abort each other's transactions",
+            ),
+            Setting(
                 f"{OF_SINK}sink.transaction-naming-strategy",
                 "POOLING",
                 "after a restart Kafka is asked which transactions are open, and those are aborted: none blocks the "
@@ -95,8 +100,7 @@ class FlinkEngine:
             configuration["execution.state-recovery.path"] = latest.as_uri()
         kafka = {"connector": "kafka", "properties.bootstrap.servers": work.bootstrap_servers}
         sink = {**kafka, "topic": work.sink_topic, **as_options(settings, OF_SINK)}
-        if work.exactly_once:
-            sink["sink.transactional-id-prefix"] = work.name
+        sink = {name: value.replace(NAME, work.name) for name, value in sink.items()}
         source = {**kafka, "topic": work.source_topic, "properties.group.id": work.name}
         return {
             "configuration": configuration,

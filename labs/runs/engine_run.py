@@ -1,10 +1,11 @@
 """One engine counts one log, is killed on the way, started again each time, and judged.
 
-The log is sent in slices, one for each kill and one after them. The next slice is sent when the kill has struck, so
+The log is sent in slices, one for each kill and one after them. Half of a slice is sent at once, while the engine is
+down: what it finds when it is back. When it has committed something new, the other half comes at a steady pace. So
 every engine meets the same part of the log between two kills, however long it takes to start.
 
-A kill strikes a drawn time after a drawn number of results can be seen by who reads uncommitted: when something was
-written that the engine may not have remembered yet. It is the same draw for every engine and for its control.
+A kill strikes a drawn time after a drawn number of results, all of a second half, can be seen by who reads uncommitted:
+when something was written that the engine may not have remembered yet. Every engine and its control have the same draw.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from labs.pipeline.log.replay import close_windows, source_producer
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS, source_value
 from labs.runs.chaos_audit import LOOK_FOR_TIMEOUTS, read_all
 
-SLICE_SECONDS = 4.0  # in which a slice is sent
-LONGEST_DELAY = 0.25  # seconds from the drawn number of results to the kill
+STEADY_SECONDS = 4.0  # in which the second half of a slice is sent
+LONGEST_DELAY = 0.15  # seconds from the drawn number of results to the kill
 PATIENCE = 120.0  # seconds without a new result until the run is given up
 
 
@@ -67,16 +68,23 @@ def draw_kills(log: Sequence[Access], kills: int, seed: int) -> list[Kill]:
 
     Raises ValueError if a slice makes none final: the log is too short for so many kills.
     """
-    random, drawn, final = Random(seed), [], 0
+    random, drawn = Random(seed), []
     windows = sorted(start for start, _ in count_by_window(log))
-    latest = 0
-    for part in slices(log, kills)[:-1]:
-        latest = max((time_ms for time_ms, _ in part), default=latest)
-        before, final = final, sum(start + WINDOW_MS + LATENESS_MS <= latest for start in windows)
-        if final == before:
-            raise ValueError(f"{len(log):,} records are too few for {kills} kills: between two of them no window ends")
-        drawn.append(Kill(random.randint(before + 1, final), LONGEST_DELAY * random.random()))
+    final, latest = [0], 0
+    for half in itertools.chain.from_iterable(map(halves, slices(log, kills)[:-1])):
+        latest = max((time_ms for time_ms, _ in half), default=latest)
+        final.append(sum(start + WINDOW_MS + LATENESS_MS <= latest for start in windows))
+        if final[-1] == final[-2]:
+            raise ValueError(f"{len(log):,} records are too few for {kills} kills: no window would end between them")
+    for before, after in zip(final[1::2], final[2::2], strict=True):
+        drawn.append(Kill(random.randint(before + 1, after), LONGEST_DELAY * random.random()))
     return drawn
+
+
+def halves(part: Sequence[Access]) -> tuple[Sequence[Access], Sequence[Access]]:
+    """Cut a slice into what is sent at once and what is sent at a steady pace."""
+    middle = len(part) // 2
+    return part[:middle], part[middle:]
 
 
 def run_engine(
@@ -99,7 +107,10 @@ def run_engine(
     error = None
     try:
         for number, (kill, part) in enumerate(zip(plan, parts, strict=False), start=1):
-            run.send(part)
+            at_once, steady = halves(part)
+            run.send(at_once)
+            run.wait_for_news()
+            run.send(steady, STEADY_SECONDS)
             run.wait_for(kill.results)
             run.idle(kill.delay)
             run.kill()
@@ -142,10 +153,16 @@ class _Run:
         """Seconds since the engine was first started."""
         return time.monotonic() - self._began
 
-    def send(self, part: Sequence[Access]) -> None:
-        """Let these accesses be sent, after what is still to be sent."""
-        self._unsent = [*reversed(part), *self._unsent] if self._unsent else list(reversed(part))
-        self._pace = len(self._unsent) / SLICE_SECONDS
+    def send(self, part: Sequence[Access], seconds: float = 0.0) -> None:
+        """Send these accesses within so many seconds, after what is still to be sent, which goes at once."""
+        while self._unsent:
+            self._send_one()
+        self._unsent = list(reversed(part))
+        self._pace, self._due = (len(part) / seconds if seconds else float("inf")), 0.0
+
+    def wait_for_news(self) -> None:
+        """Wait until a result is committed that was not when the engine was last started."""
+        self.wait_for(self._committed + 1, committed=True)
 
     def wait_for(self, results: int, committed: bool = False) -> None:
         """Wait until so many different results are visible, to who reads uncommitted or committed."""
@@ -188,10 +205,8 @@ class _Run:
         last, self._ticked = self._ticked, time.monotonic()
         self._due += (self._ticked - last) * self._pace
         while self._due >= 1 and self._unsent:
-            time_ms, ip = self._unsent.pop()
-            self._producer.produce(self._work.source_topic, source_value(time_ms, ip), ip)
+            self._send_one()
             self._due -= 1
-        self._due = self._due if self._unsent else 0.0
         self._producer.poll(0)
         self.tail.read(0.01)
         seen = len(self.watcher.distinct)
@@ -199,3 +214,7 @@ class _Run:
             self.first_result = self.now
         if len(self.recoveries) < len(self.kills) and seen > self._committed:
             self.recoveries.append(self.now - self.kills[-1])
+
+    def _send_one(self) -> None:
+        time_ms, ip = self._unsent.pop()
+        self._producer.produce(self._work.source_topic, source_value(time_ms, ip), ip)
