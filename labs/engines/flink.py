@@ -92,12 +92,12 @@ class FlinkEngine:
         checkpoints = work.directory / "checkpoints"
         configuration = {each.name: each.value for each in settings if ": " not in each.name}
         configuration |= {
-            "execution.checkpointing.dir": checkpoints.as_uri(),
+            "execution.checkpointing.dir": f"file://{checkpoints}",  # as it is: Flink would take %20 for a name
             "io.tmp.dirs": str(work.directory / "tmp"),
             "pipeline.jars": ";".join(jar.resolve().as_uri() for jar in flink_connector_jars()),
         }
         if latest := latest_checkpoint(checkpoints):
-            configuration["execution.state-recovery.path"] = latest.as_uri()
+            configuration["execution.state-recovery.path"] = f"file://{latest}"
         kafka = {"connector": "kafka", "properties.bootstrap.servers": work.bootstrap_servers}
         sink = {**kafka, "topic": work.sink_topic, **as_options(settings, OF_SINK)}
         sink = {name: value.replace(NAME, work.name) for name, value in sink.items()}
