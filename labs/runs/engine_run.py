@@ -66,8 +66,10 @@ def slices(log: Sequence[Access], kills: int) -> list[Sequence[Access]]:
 def draw_kills(log: Sequence[Access], kills: int, seed: int) -> list[Kill]:
     """Draw a kill for each slice but the last, among the results that it makes final.
 
-    Raises ValueError if a slice makes none final: the log is too short for so many kills.
+    Raises ValueError if a half of a slice makes none final: the log is too short for so many kills.
     """
+    if kills < 0:
+        raise ValueError(f"{kills} kills; expected 0 or more")
     random, drawn = Random(seed), []
     windows = sorted(start for start, _ in count_by_window(log))
     final, latest = [0], 0
