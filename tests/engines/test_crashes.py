@@ -13,7 +13,8 @@ from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
 from labs.engines.environment import ENVIRONMENTS
 from labs.pipeline.log.generate import Traffic
-from labs.runs.engine_run import draw_kills, run_engine, slices
+from labs.runs.engine_kills import draw_kills, slices
+from labs.runs.engine_run import run_engine
 
 LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
 
@@ -51,3 +52,5 @@ def test_kills_are_drawn_alike_for_a_seed_and_fall_into_second_halves():
     assert [access for part in slices(LOG, 2) for access in part] == LOG
     with pytest.raises(ValueError, match="12,000 records are too few for 40 kills"):
         draw_kills(LOG, 40, seed=3)
+    with pytest.raises(ValueError, match="-1 kills; expected 0 or more"):
+        draw_kills(LOG, -1, seed=3)
