@@ -8,6 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 # Two at a time, since half of the tests wait for something; a file's tests stay together, with the bench they share.
 SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 TESTS  ?= tests
+ENGINES := flink quix
 
 .PHONY: help setup demo check test tests soak lab room site lint types notebooks lock clean
 
@@ -67,6 +68,10 @@ notebooks: $(READY)  ## execute all notebooks in place, cleanly
 lock: $(READY)   ## after an edit of requirements.txt: find out what it needs in turn, and write all sums down
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --output-file $(LOCK) requirements.txt
+	for engine in $(ENGINES); do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command "make lock" --output-file labs/engines/locks/$$engine.lock labs/engines/locks/$$engine.txt; \
+	done
 
 clean:           ## delete what the targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache out

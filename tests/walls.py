@@ -24,6 +24,7 @@ RANK = {
     "pipeline": 2,
     "faults": 3,
     "evidence": 3,
+    "engines": 4,
     "schedules": 4,
     "runs": 5,
     "exercises": 6,

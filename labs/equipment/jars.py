@@ -29,6 +29,8 @@ SPARK = "+".join(
         "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",
     ]
 )
+# Of the connector's releases the one made for the Flink that labs/engines/locks names; everything else is in it.
+FLINK = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
 LOCAL_FILES = "hadoop-bare-naked-local-fs"
 SUMS = Path(__file__).with_name("jars.sha256")
 
@@ -53,6 +55,12 @@ def local_files_jar() -> Path:
     """Return the jar of `com.globalmentor.apache.hadoop.fs.BareLocalFileSystem`. Raises JarRefused."""
     [found] = (jar for jar in _spark_jars() if _artifact(jar.name) == LOCAL_FILES)
     return found
+
+
+@functools.cache
+def flink_connector_jars() -> tuple[Path, ...]:
+    """Return Flink's connector to Kafka, for that engine alone, fetched if need be and verified. Raises JarRefused."""
+    return _verified(FLINK)
 
 
 def all_jars() -> tuple[Path, ...]:
@@ -131,6 +139,6 @@ def read_sums(endpoint: str) -> dict[str, str]:
 def write_sums() -> None:
     """Record the sums of the jars as they are fetched now: for maintainers who raise a version."""
     sections = []
-    for endpoint in (KAFKA, SPARK):
+    for endpoint in (KAFKA, SPARK, FLINK):
         sections += [f"# {endpoint}", *(f"{sha256(jar)}  {jar.name}" for jar in _fetch(endpoint))]
     SUMS.write_text("\n".join(sections) + "\n")

@@ -83,7 +83,7 @@ def close_windows(last_time_ms: int, bootstrap_servers: str, topic: str = SOURCE
     time_ms = last_time_ms + CLOSING_DELAY_MS
     producer = source_producer(bootstrap_servers)
     for partition in end_offsets(bootstrap_servers, topic):
-        producer.produce(topic, source_value(time_ms, CLOSING_IP), partition=partition)
+        producer.produce(topic, source_value(time_ms, CLOSING_IP), CLOSING_IP, partition)
     if producer.flush(60):
         raise SourceFailed(f"the closing records did not reach {topic} at {bootstrap_servers} within 60 s")
     return time_ms

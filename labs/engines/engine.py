@@ -1,0 +1,71 @@
+"""What an engine is to the lab: its settings as data, each with its reason, and a process that can be killed.
+
+Guarantee: what `python -m labs engines show` prints is what a run is given; there is no other place for a setting.
+Where it stops: how an engine works inside is its own affair. Whether it keeps what it promises is the auditor's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+TRANSACTION_TIMEOUT_MS = 60_000  # of every engine: longer than its restart, far below the broker's 15 minutes
+NAME = "{name}"  # in a setting's value: the name of the run
+COMMIT_SECONDS = 1  # of every engine: between two checkpoints, commits or micro-batches
+
+
+class Setting(NamedTuple):
+    """One setting of an engine, by the name that its documentation has, and why it has this value."""
+
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run is to count, and where it may keep what it must remember.
+
+    `name` is unique to the run: consumer group, transactional ids and changelog topics are named by it.
+    """
+
+    bootstrap_servers: str
+    source_topic: str
+    sink_topic: str
+    directory: Path
+    name: str
+    exactly_once: bool = True
+
+
+class Running(Protocol):
+    """An engine at work: a process group that this program started."""
+
+    @property
+    def running(self) -> bool: ...
+
+    def kill(self) -> None:
+        """SIGKILL the whole group and wait until it is gone."""
+
+    def last_line(self) -> str:
+        """Return the last line that it printed."""
+
+
+class Engine(Protocol):
+    """One way to count: `start` begins the work, or goes on with it from what `work.directory` and Kafka remember."""
+
+    name: str
+    title: str
+    promise: str  # what its documentation says of exactly once, in one sentence
+    installed_apart: bool  # whether it needs an environment of its own
+
+    def settings(self, exactly_once: bool) -> tuple[Setting, ...]:
+        """Return what is not left at its default."""
+
+    def start(self, work: Work) -> Running:
+        """Start, or start again. Raises NotInstalled."""
+
+
+def as_options(settings: tuple[Setting, ...], prefix: str = "") -> dict[str, str]:
+    """Return the settings whose names begin with `prefix`, without it: name -> value."""
+    return {each.name.removeprefix(prefix): each.value for each in settings if each.name.startswith(prefix)}

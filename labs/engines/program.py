@@ -1,0 +1,42 @@
+"""An engine's program, run by the Python of the engine's own environment as a process group that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from labs.equipment.child_process import ChildProcess
+
+
+class EngineProcess:
+    """`python -I program ORDER`: isolated, since none of the lab's packages may get into another environment."""
+
+    def __init__(self, python: Path, program: Path, order: dict[str, object], directory: Path, **variables: str):
+        directory.mkdir(parents=True, exist_ok=True)
+        command = [str(python), "-I", "-u", str(program), json.dumps(order)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        self._process = ChildProcess(
+            command, directory / "engine.log", cwd=directory, env=environment | variables, stdin=None
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is the process group's too."""
+        return self._process.group
+
+    @property
+    def running(self) -> bool:
+        return self._process.pid is not None
+
+    def kill(self) -> None:
+        """SIGKILL the whole group, the JVM too, and wait until it is gone."""
+        self._process.kill()
+
+    def output(self) -> str:
+        """Return what it has printed so far."""
+        return self._process.output()
+
+    def last_line(self) -> str:
+        lines = self.output().strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"

@@ -1,0 +1,80 @@
+"""Quix Streams: a consumer and a producer in plain Python, with its state in RocksDB and in a changelog topic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work
+from labs.engines.environment import Environment
+from labs.engines.program import EngineProcess
+from labs.pipeline.records import CLOSING_IP, LATENESS_MS, RESULT_FIELDS, SOURCE_PATTERN, WINDOW_MS
+
+PROGRAM = Path(__file__).with_name("quix_program.py")
+
+
+class QuixEngine:
+    """Quix Streams. A restart goes on from the group's offsets; the state follows the changelog."""
+
+    name = "quix"
+    title = "Quix Streams"
+    promise = (
+        "Results, changelog and offsets are one transaction of Kafka; the state on disk may be behind and is caught up."
+    )
+    installed_apart = True
+
+    def settings(self, exactly_once: bool) -> tuple[Setting, ...]:
+        """Return the arguments of `Application`, their values as JSON."""
+        guarantee = (
+            "results, changelog and offsets of the group in one transaction"
+            if exactly_once
+            else "the control: results at once, offsets when a second is over"
+        )
+        shared = (
+            _setting("processing_guarantee", "exactly-once" if exactly_once else "at-least-once", guarantee),
+            _setting("commit_interval", float(COMMIT_SECONDS), "seconds; the default is 5"),
+            _setting("auto_offset_reset", "earliest", "the log is there before the application; the default is latest"),
+            _setting(
+                "consumer_extra_config",
+                {"group.instance.id": NAME},
+                "a restarted member takes its partitions back at once; without it the group waits for the dead one "
+                "until session.timeout.ms is over, 45 s",
+            ),
+            _setting("use_changelog_topics", True, "the default: without them the state is only on this disk"),
+        )
+        if not exactly_once:
+            return shared
+        producer = {"transactional.id": NAME, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+        why = (
+            "the default id is a new one at each start: nobody would end what a killed run left open, and it would "
+            "hide what comes after it until its timeout. One id is right for one instance only"
+        )
+        return (*shared, _setting("producer_extra_config", producer, why))
+
+    def start(self, work: Work) -> EngineProcess:
+        """Start the application, or start it again. Raises NotInstalled."""
+        return EngineProcess(Environment.of(self.name).python, PROGRAM, self.order(work), work.directory)
+
+    def order(self, work: Work) -> dict[str, object]:
+        """Return what the program is told."""
+        settings = self.settings(work.exactly_once)
+        application = {each.name: json.loads(each.value.replace(NAME, work.name)) for each in settings}
+        application |= {
+            "broker_address": work.bootstrap_servers,
+            "consumer_group": work.name,
+            "state_dir": str(work.directory / "state"),
+        }
+        return {
+            "application": application,
+            "source_topic": work.source_topic,
+            "sink_topic": work.sink_topic,
+            "window_ms": WINDOW_MS,
+            "lateness_ms": LATENESS_MS,
+            "closing_ip": CLOSING_IP,
+            "source_pattern": SOURCE_PATTERN,
+            "result_fields": RESULT_FIELDS,
+        }
+
+
+def _setting(name: str, value: object, why: str) -> Setting:
+    return Setting(name, json.dumps(value), why)

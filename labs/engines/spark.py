@@ -1,0 +1,54 @@
+"""The lab's own job: Spark, and the exactly-once sink. The control is the at-least-once sink, all else equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Running, Setting, Work, as_options
+from labs.faults.job import JobProcess
+
+
+class SparkEngine:
+    """`python -m labs run`, a micro-batch each second."""
+
+    name = "spark"
+    title = "Spark, with the lab's sink"
+    promise = (
+        "A micro-batch is replayed with the same input; foreachBatch alone is at least once, the sink makes it once."
+    )
+    installed_apart = False
+
+    def settings(self, exactly_once: bool) -> tuple[Setting, ...]:
+        """Return the options of `python -m labs run`."""
+        shared = (
+            Setting("trigger", str(COMMIT_SECONDS), "seconds between two micro-batches, as often as the others commit"),
+            Setting("starting", "earliest", "the log is there before the job; a checkpoint overrules it"),
+        )
+        if not exactly_once:
+            return (
+                Setting("sink", "at-least-once", "the control: rows, then Spark's commit log, nothing in between"),
+                *shared,
+            )
+        return (
+            Setting("sink", "exactly-once", "one transaction per micro-batch, with a marker that names the batch"),
+            Setting(
+                "transaction-timeout-ms",
+                str(TRANSACTION_TIMEOUT_MS),
+                "a batch that lasts longer is aborted and replayed; nothing is lost by it",
+            ),
+            *shared,
+        )
+
+    def start(self, work: Work) -> Running:
+        """Start the job on its checkpoint."""
+        options: dict[str, Any] = {
+            name.replace("-", "_"): value for name, value in as_options(self.settings(work.exactly_once)).items()
+        }
+        return JobProcess(
+            bootstrap_servers=work.bootstrap_servers,
+            checkpoint=work.directory / "checkpoint",
+            source_topic=work.source_topic,
+            sink_topic=work.sink_topic,
+            name=work.name,
+            **options,
+        )

@@ -1,0 +1,62 @@
+"""Environments: whole or not there, refused in one line, and the lab untouched."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labs.engines.environment import ENVIRONMENTS, Environment, InstallFailed, NotInstalled
+from labs.equipment.ports import free_ports
+
+CLOSED = f"http://127.0.0.1:{free_ports(1)[0]}/simple"
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    """An index that refuses connections, nothing in uv's cache, and a lab's cache with a space in its path."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"):
+        monkeypatch.setenv(variable, CLOSED)
+    return tmp_path / "my cache" / "exactly-once-lab" / "engines"
+
+
+def test_install_without_a_network_is_one_line_and_leaves_nothing(offline):
+    command = [sys.executable, "-m", "labs", "engines", "install", "quix"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 1
+    *progress, refusal = ran.stderr.splitlines()
+    assert progress[0] == "Installing quix: 20 MB to fetch, 80 MB on disk"
+    assert refusal.startswith("python -m labs engines: quix was not installed, and nothing was changed: ")
+    assert "Traceback" not in ran.stderr
+    assert list(offline.iterdir()) == []
+
+
+def test_what_is_not_installed_says_how_it_is(offline):
+    with pytest.raises(NotInstalled, match="run: python -m labs engines install flink"):
+        _ = Environment.of("flink").python
+    with pytest.raises(ValueError, match="'spark' is not installed apart"):
+        Environment.of("spark")
+
+
+def test_what_an_interruption_left_does_not_count_and_is_removed(offline):
+    environment = Environment.of("quix")
+    left = environment.folder.parent / "quix-x1.part"
+    left.joinpath("made", "bin").mkdir(parents=True)
+    assert not environment.installed
+    with pytest.raises(InstallFailed):
+        environment.install()
+    assert not left.exists()
+
+
+def test_a_python_that_is_not_there_is_not_downloaded(offline, monkeypatch):
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(offline / "pythons"))
+    too_old = dataclasses.replace(ENVIRONMENTS["flink"], newest_python=(3, 4))
+    with pytest.raises(InstallFailed, match=r"flink was not installed, and nothing was changed: .*[Pp]ython"):
+        too_old.install()
+    assert not (offline / "pythons").exists()
