@@ -19,6 +19,7 @@ from kafka.errors import (
     NoError,
     NotCoordinatorError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
@@ -42,7 +43,8 @@ SETTINGS = {
 class Cluster:
     """The cluster that `settings` (kafka-python's names) lead to. Use it in one thread at a time.
 
-    Its connections end with it, or with the process, whichever comes first. Errors are those of kafka.errors; where nobody answers in time, TimeoutError; and whatever `patience` raises.
+    Its connections end with it, or with the process, whichever comes first. Errors are those of kafka.errors; where
+    nobody answers in time, TimeoutError; and whatever `patience` raises.
     """
 
     def __init__(self, settings: Mapping[str, Any]):
@@ -139,6 +141,8 @@ class Cluster:
         self._answer(self.look_again(), patience)
         if known := self._manager.cluster.partitions_for_topic(topic):
             return len(known)
+        if topic in self._manager.cluster.unauthorized_topics:
+            raise TopicAuthorizationFailedError(f"not allowed to DESCRIBE topic {topic!r}")
         raise UnknownTopicOrPartitionError(topic)
 
     def _ask_coordinator(self, transactional_id: str, request: Any, patience: Patience) -> Any:
