@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Iterator
@@ -12,18 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from labs.equipment.eventually import eventually
+from labs.equipment.topics import end_offsets
 from labs.evidence.auditor.audit import Audit, audit
-from labs.evidence.readers.results import read_results, read_visible
+from labs.evidence.readers.results import read_results
 
-AT_ONCE = 50  # rows that a task hands on at once
-HANDED_ON = 3  # times, before a task stops: the last one is kept back by who writes, to know whether it is the last
-ROWS = 600  # of a batch
-PADDING = "x" * 2000  # so that AT_ONCE rows fill what Spark hands to Python in one piece
-HALF, GO = "half", "go"  # files: a task is halfway; all may go on
+ROWS = 120  # of a batch
+PADDING = "x" * 70_000  # more than Spark keeps back before it hands rows from Python to Python
+PACE = 0.05  # seconds between two rows, until all may go on: who writes sends when the next row comes
+LAST = 15  # rows of a task, which come when all may go on
+HALF, GO = "half", "go"  # files: a task has begun; all may go on
 
 
 class Halfway:
-    """Two batches into a topic. Batch 1 has `tasks`, each of which stops after its first rows until `go`.
+    """Two batches into a topic. Batch 1 has `tasks`, whose rows come slowly, and the last of them not before `go`.
 
     Checkpoint and signals are files in `directory`; a batch that is repeated does not stop again.
     """
@@ -42,12 +44,12 @@ class Halfway:
         return writer.foreachBatch(lambda _, batch: sink(self._rows(batch), batch)).start()
 
     def wait(self, query: StreamingQuery, tasks: int = 1) -> None:
-        """Wait until so many tasks have stopped, and the first rows of one are in Kafka."""
+        """Wait until so many tasks have begun, and rows are in Kafka."""
 
         def halfway() -> bool:
             if query.exception():
                 query.awaitTermination()
-            return len(list(self._directory.glob(f"{HALF}-*"))) >= tasks and self._written() > ROWS
+            return len(list(self._directory.glob(f"{HALF}-*"))) >= tasks and self._written() > ROWS + LAST
 
         eventually(halfway, timeout=90)
 
@@ -59,21 +61,20 @@ class Halfway:
         return audit(expected, read_results(self._servers, self._topic))
 
     def _written(self) -> int:
-        return len(read_visible(self._servers, self._topic, "read_uncommitted"))
+        return sum(end_offsets(self._servers, self._topic).values())
 
     def _rows(self, batch: int) -> DataFrame:
-        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(AT_ONCE))
+        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
         make = functools.partial(_make, self._directory if batch == 1 else None, batch)
         return self._spark.range(0, ROWS, 1, self._tasks).mapInArrow(make, "value string")
 
 
 def _make(directory: Path | None, batch: int, ids: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    for n, numbers in enumerate(ids):
-        if n == HANDED_ON and directory:
-            (directory / f"{HALF}-{numbers.column('id')[0]}").touch()
-            eventually((directory / GO).exists, timeout=120)
-        values = [
-            json.dumps({"window_start": batch, "ip": str(number), "count": 1, "padding": PADDING})
-            for number in numbers.column("id").to_pylist()
-        ]
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.array(values)], ["value"])
+    numbers = [number for each in ids for number in each.column("id").to_pylist()]
+    for left, number in zip(reversed(range(len(numbers))), numbers, strict=True):
+        if directory:
+            (directory / f"{HALF}-{numbers[0]}").touch()
+            with contextlib.suppress(TimeoutError):
+                eventually((directory / GO).exists, timeout=120 if left < LAST else PACE)
+        value = json.dumps({"window_start": batch, "ip": str(number), "count": 1, "padding": PADDING})
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([value])], ["value"])

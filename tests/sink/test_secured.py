@@ -74,9 +74,9 @@ def secured(tmp_path_factory):
         kafka = Secured(broker.bootstrap_servers, directory / "ca.pem")
         admin = AdminClient(kafka.client_settings())
         kinds = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
-        scram = [ScramCredentialInfo(kind, iterations=4096) for kind in kinds]
-        users = [UserScramCredentialUpsertion("sink", info, b"open sesame") for info in scram]
-        for changed in admin.alter_user_scram_credentials(users).values():
+        for kind in kinds:  # one a request
+            user = UserScramCredentialUpsertion("sink", ScramCredentialInfo(kind, iterations=4096), b"open sesame")
+            [changed] = admin.alter_user_scram_credentials([user]).values()
             changed.result(30)
         yield kafka
 
