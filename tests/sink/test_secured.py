@@ -111,7 +111,8 @@ def read_committed(secured, topic):
 @pytest.fixture
 def topic(secured) -> str:
     name = f"results-{uuid.uuid4().hex[:8]}"
-    [made] = AdminClient(secured.client_settings()).create_topics([NewTopic(name, 1, 1)]).values()
+    admin = AdminClient(secured.client_settings())
+    [made] = admin.create_topics([NewTopic(name, 1, 1)]).values()
     made.result(30)
     return name
 
