@@ -66,8 +66,8 @@ class ExactlyOnceKafkaSink(BatchSink):
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
 
     `writers` says who writes the rows: the "driver", through which all pass then; or the "executors", each its own, in
-    one transaction. That takes Kafka 4.0 or later: where it is older, the driver writes. It also writes a batch if the
-    last ones had at most `driver_rows`, which is faster then.
+    one transaction. That takes Kafka 4.0 or later, and a Spark without speculation: elsewhere the driver writes. It also
+    writes a batch if the last ones had at most `driver_rows`, which is faster then.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
