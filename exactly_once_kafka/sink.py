@@ -66,7 +66,7 @@ class ExactlyOnceKafkaSink(BatchSink):
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
 
     `writers` says who writes the rows: the "driver", through which all pass then; or the "executors", each its own, in
-    one transaction. That takes Kafka 4.0 or later, and a Spark without speculation: elsewhere the driver writes. It also
+    one transaction. That takes Kafka 4.0 or later, and Spark without speculation; otherwise the driver writes. It also
     writes a batch if the last ones had at most `driver_rows`, which is faster then.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
