@@ -15,6 +15,7 @@ SPECULATION = {
     "spark_speculation_interval": "100ms",
     "spark_speculation_quantile": "0.5",  # of the tasks must have ended, before the others count as slow
     "spark_speculation_multiplier": "1.01",
+    "spark_speculation_efficiency_enabled": "false",  # would spare a task that is not twice as slow
 }
 pytestmark = pytest.mark.timeout(900)
 
