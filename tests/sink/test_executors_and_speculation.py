@@ -1,7 +1,7 @@
 """Spark that runs slow tasks twice (spark.speculation): the driver writes then, which takes each row from one attempt.
 
-Where it stops: Spark gives a second attempt to another machine only, so that none is seen here. What a task does that is
-run again, for whatever reason: see test_executors_on_a_cluster.
+Where it stops: Spark gives a second attempt to another machine only, so that none is seen here. What a task does that
+is run again, for whatever reason: see test_executors_on_a_cluster.
 """
 
 from __future__ import annotations
