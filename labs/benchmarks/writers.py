@@ -46,7 +46,7 @@ def measure(rounds: int = 4, rows: int = ROWS) -> Iterator[tuple[str, float, str
             for run in runs:
                 measured[run] += _batches(spark, servers, *run, rows)
         for (kind, writers), seconds in measured.items():
-            yield f"{kind}, {writers} writers", rows / statistics.median(seconds), "rows/s"
+            yield f"{kind}, writers: {writers}", rows / statistics.median(seconds), "rows/s"
         yield "encoded by one core", _encoded(), "rows/s of CPU"
         for count in PARTITIONS:
             cycles, ends = zip(*_transactions(servers, count), strict=True)
