@@ -22,6 +22,10 @@ class BatchFailed(RuntimeError):
     """The batch was not published, or it is not known whether it was; restart the query and it is repeated."""
 
 
+class Incomplete(RuntimeError):
+    """Tasks of the batch did not write each of its rows once."""
+
+
 # What an operator has to grant, where the error does not say it itself.
 NOT_ALLOWED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ and WRITE the sink's topics",
@@ -39,6 +43,8 @@ def explain(error: Exception, name: str, batch_id: int, elapsed: float, timeout:
 
 def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[str, str]:
     """Return what happened, and what to do for the batch to be repeated."""
+    if isinstance(error, Incomplete):
+        return f"{error}: it was aborted", "Restart the query"
     code = error.args[0].code() if isinstance(error, KafkaException) else None
     said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     if code in FENCED and elapsed >= timeout:

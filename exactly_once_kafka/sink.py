@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
-from exactly_once_kafka.errors import BatchFailed, explain
+from exactly_once_kafka.errors import BatchFailed, Incomplete, explain
 from exactly_once_kafka.kafka_rows import check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
@@ -66,8 +66,8 @@ class ExactlyOnceKafkaSink(BatchSink):
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
 
     `writers` says who writes the rows: the "driver", through which all pass then; or the "executors", each its own, in
-    one transaction. That takes Kafka 4.0 or later: where it is older, the driver writes. It also writes a batch if the
-    last ones had at most `driver_rows`, which is faster then.
+    one transaction. That takes Kafka 4.0 or later, and Spark without speculation; otherwise the driver writes. It also
+    writes a batch if the last ones had at most `driver_rows`, which is faster then.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
@@ -125,7 +125,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             if pending is None or not pending.promising:
                 done = self.decide(self._look(batch, patience), batch)
                 pending = None
-                self._choose_writers(patience)
+                self._choose_writers(rows, patience)
             if not done:
                 # Step 1. A producer with an epoch of its own. Getting the epoch fences every older producer of this
                 # name and ends what it left open; a delayed EndTxn of an earlier batch can then do no harm.
@@ -152,7 +152,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 self.points("after_commit", batch_id)
                 # For the next batch, while Spark computes it: an epoch may take half a second to get.
                 self._pending = self._new_epoch(retire=transaction)
-        except (KafkaException, TimeoutError) as error:
+        except (KafkaException, TimeoutError, Incomplete) as error:
             # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
             raise BatchFailed(explain(error, self.name, batch_id, patience.elapsed, self._timeout)) from error
         except QueryStopped as stopped:
@@ -177,11 +177,18 @@ class ExactlyOnceKafkaSink(BatchSink):
                 f"sink {self.name!r}, batch {batch.batch_id}: the checkpoint cannot be read or written: {why}"
             ) from error
 
-    def _choose_writers(self, patience: Patience) -> None:
-        """Let the driver write after all, and say so, if this Kafka cannot have executors do it."""
-        if self._coordinator and not self._coordinator.suffices(patience.anew()):
-            LOGGER.warning("sink %r: the driver writes, since this Kafka has no transaction.version 2", self.name)
-            self._coordinator, self.writers = None, "driver"
+    def _choose_writers(self, rows: DataFrame, patience: Patience) -> None:
+        """Let the driver write after all, and say so, if this Kafka or this Spark cannot have executors do it."""
+        if self._coordinator is None:
+            return
+        if rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true":
+            why = "spark.speculation is on, and would run tasks twice that write"
+        elif not self._coordinator.suffices(patience.anew()):
+            why = "this Kafka has no transaction.version 2"
+        else:
+            return
+        LOGGER.warning("sink %r: the driver writes, since %s", self.name, why)
+        self._coordinator, self.writers = None, "driver"
 
     def _coordinator_of_executors(self) -> Coordinator:
         # Imported here, because who lets the driver write need not wait for it.

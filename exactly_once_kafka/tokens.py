@@ -42,6 +42,14 @@ class KeptToken:
                 self._good_until = expires - REST * (expires - now)
             return self._token
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to an executor: the token as well, which it need not ask for then."""
+        with self._lock:
+            return {key: value for key, value in vars(self).items() if key != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
 
 def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings with an `oauth_cb` that keeps tokens, if they log in with tokens that can be kept."""
@@ -56,16 +64,20 @@ def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
     left = {key: value for key, value in settings.items() if not key.startswith(OF_OIDC)}
     # librdkafka, which no longer makes the request itself, has no use for the certificates of it.
     left = {key: value for key, value in left.items() if not key.startswith("https.")}
-    import ssl  # here, because most sinks log in without tokens
-
-    known = settings.get("https.ca.location")
-    authority = ssl.create_default_context(
-        cafile=None if known == "probe" else known, cadata=settings.get("https.ca.pem")
-    )
+    authority = {"cafile": settings.get("https.ca.location"), "cadata": settings.get("https.ca.pem")}
+    if authority["cafile"] == "probe":
+        authority["cafile"] = None
+    _trusting(authority)  # fails here, and not in the first batch
     return left | {"oauth_cb": KeptToken(lambda _: _ask(oidc, authority))}
 
 
-def _ask(oidc: dict[str, str], authority: ssl.SSLContext) -> Token:
+def _trusting(authority: dict[str, Any]) -> ssl.SSLContext:
+    import ssl  # here, because most sinks log in without tokens
+
+    return ssl.create_default_context(**authority)
+
+
+def _ask(oidc: dict[str, str], authority: dict[str, Any]) -> Token:
     """Fetch a token with the client's id and secret (RFC 6749, 4.4). Raises OSError, ValueError."""
     import urllib.parse
     import urllib.request
@@ -80,7 +92,7 @@ def _ask(oidc: dict[str, str], authority: ssl.SSLContext) -> Token:
             "Accept": "application/json",
         },
     )
-    context = authority if oidc["token.endpoint.url"].startswith("https:") else None
+    context = _trusting(authority) if oidc["token.endpoint.url"].startswith("https:") else None
     with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
         token = json.load(answer)["access_token"]
     claims = _claims(token)

@@ -6,6 +6,9 @@ No thread is started: what is under way moves on while somebody waits in `ask` o
 
 from __future__ import annotations
 
+import contextlib
+import os
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +19,7 @@ from kafka.errors import (
     NoError,
     NotCoordinatorError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
@@ -39,7 +43,8 @@ SETTINGS = {
 class Cluster:
     """The cluster that `settings` (kafka-python's names) lead to. Use it in one thread at a time.
 
-    Errors are those of kafka.errors; where nobody answers in time, TimeoutError; and whatever `patience` raises.
+    Its connections end with it, or with the process, whichever comes first. Errors are those of kafka.errors; where
+    nobody answers in time, TimeoutError; and whatever `patience` raises.
     """
 
     def __init__(self, settings: Mapping[str, Any]):
@@ -47,6 +52,8 @@ class Cluster:
         self._coordinators: dict[str, Any] = {}  # transactional id -> node
         self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
         self.produces = ProduceRequests(self.send)  # are sent when they are waited for
+        # kafka-python, left to itself, logs an error for what it finds half gone when it is collected.
+        self._end = weakref.finalize(self, _close, self._manager, self._net, os.getpid())
 
     def partitions(self, topic: str, patience: Patience) -> int:
         """Return how many partitions a topic has."""
@@ -114,8 +121,8 @@ class Cluster:
         self._manager.cluster.add_topic(topic)
 
     def close(self) -> None:
-        self._manager.close()
-        self._net.close()
+        """End its connections; nothing if they have ended."""
+        self._end()
 
     def _answer(self, future: Future, patience: Patience) -> Any:
         while not future.is_done:
@@ -134,6 +141,8 @@ class Cluster:
         self._answer(self.look_again(), patience)
         if known := self._manager.cluster.partitions_for_topic(topic):
             return len(known)
+        if topic in self._manager.cluster.unauthorized_topics:
+            raise TopicAuthorizationFailedError(f"not allowed to DESCRIBE topic {topic!r}")
         raise UnknownTopicOrPartitionError(topic)
 
     def _ask_coordinator(self, transactional_id: str, request: Any, patience: Patience) -> Any:
@@ -152,3 +161,12 @@ class Cluster:
             del self._coordinators[transactional_id]
             raise
         return answer
+
+
+def _close(manager: KafkaConnectionManager, net: NetworkSelector, owner: int) -> None:
+    """End the connections, unless they are another process's, of which this one was forked."""
+    if os.getpid() != owner:
+        return
+    with contextlib.suppress(RuntimeError):  # at the process's end a thread may still be waiting for an answer
+        manager.close()
+        net.close()

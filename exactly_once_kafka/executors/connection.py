@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from exactly_once_kafka.executors.token_provider import TokenProvider
+
 NAMES = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
@@ -18,18 +20,23 @@ NAMES = {
     "sasl.password": "sasl_plain_password",
 }
 OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
-UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm"}
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm", "sasl.oauthbearer.config"}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
     """Return kafka-python's settings of a connection. Raises ValueError for one that it has no like of."""
     connection = {NAMES[key]: value for key, value in settings.items() if key in NAMES}
-    unknown = [key for key in settings if (key.startswith(OF_LOGIN) or key == "oauth_cb") and key not in UNDERSTOOD]
+    unknown = [key for key in settings if key.startswith(OF_LOGIN) and key not in UNDERSTOOD]
     if unknown:
         raise ValueError(f"executors cannot connect with {', '.join(unknown)}")
     if connection.get("sasl_mechanism", "PLAIN") not in MECHANISMS:
         raise ValueError(f"executors cannot log in by {connection['sasl_mechanism']}")
+    if connection.get("sasl_mechanism") == "OAUTHBEARER":
+        if "oauth_cb" not in settings:
+            raise ValueError("executors log in by OAUTHBEARER only with oauth_cb, or as a client with a secret (oidc)")
+        config = settings.get("sasl.oauthbearer.config", "")
+        connection["sasl_oauth_token_provider"] = TokenProvider(settings["oauth_cb"], config)
     if "security_protocol" in connection:
         connection["security_protocol"] = connection["security_protocol"].upper()
     if settings.get("ssl.endpoint.identification.algorithm") == "none":

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
 
-from exactly_once_kafka.errors import BatchFailed
+from exactly_once_kafka.errors import Incomplete
 
 AGAIN = "a task was run again"
+TIMED_OUT = "TimeoutError: "
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class Report:
     written: list[tuple[str, int, int]] = field(default_factory=list)
     error: str = ""
     code: int | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Tell whether the task gave up because Kafka was silent."""
+        return self.error.startswith(TIMED_OUT)
 
     @classmethod
     def parse(cls, text: str) -> Report:
@@ -33,18 +39,18 @@ class Report:
 def counted(reports: Sequence[Report]) -> int:
     """Return how many rows were written and acknowledged, all of them.
 
-    Raises what a task met, as KafkaException, ValueError or TimeoutError; and BatchFailed if a task was run again, two
+    Raises what a task met, as KafkaException, ValueError or TimeoutError; and Incomplete if a task was run again, two
     wrote to one partition, or a row is missing.
     """
     for report in sorted(reports, key=lambda each: each.error == AGAIN):  # what has a cause of its own goes first
         _raise(report)
     written = [(topic, partition) for report in reports for topic, partition, _ in report.written]
     if len(set(written)) < len(written):
-        raise _failed("two tasks wrote to one Kafka partition")
+        raise Incomplete("two tasks wrote to one Kafka partition")
     rows = sum(report.rows for report in reports)
     acknowledged = sum(records for report in reports for *_, records in report.written)
     if rows != acknowledged:
-        raise _failed(f"{acknowledged} of {rows} rows were acknowledged")
+        raise Incomplete(f"{acknowledged} of {rows} rows were acknowledged")
     return rows
 
 
@@ -53,12 +59,8 @@ def _raise(report: Report) -> None:
         raise KafkaException(KafkaError(report.code, report.error))
     if report.error == AGAIN:
         why = "Spark ran a task of the batch again; why it failed before is in Spark's log"
-        raise _failed(f"{why}. Its rows might be written twice")
+        raise Incomplete(f"{why}. Its rows might have been written twice")
     if report.error.startswith("ValueError: "):
         raise ValueError(report.error.removeprefix("ValueError: "))
     if report.error:
-        raise TimeoutError(report.error.removeprefix("TimeoutError: "))
-
-
-def _failed(why: str) -> BatchFailed:
-    return BatchFailed(f"{why}: it was aborted. Restart the query: the batch is repeated and published once")
+        raise TimeoutError(report.error.removeprefix(TIMED_OUT))

@@ -11,6 +11,7 @@ and has had every one of its rows acknowledged. Where it stops: Kafka 4.0 and la
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 import time
 from collections.abc import Callable
@@ -30,6 +31,9 @@ from exactly_once_kafka.kafka_rows import Tags, as_bytes, kafka_batches
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import TOO_OLD
 from exactly_once_kafka.transaction import Transaction
+
+# Seconds for which a task keeps its core though Kafka acknowledges nothing. Then the driver waits, which needs none.
+KEEPS_CORE = 10
 
 
 class LentEpoch:
@@ -90,11 +94,12 @@ class SharedTransaction(Transaction):
             self._producer,
             topic,
             tags,
-            patience.seconds,
+            patience.seconds if self._small else min(patience.seconds, KEEPS_CORE),
             spread=random.randrange(1 << 16),
             writers=min(partitions, parallelism),
+            partitions=partitions,
         )
-        reports = [self._by_driver(task, rows, patience)] if self._small else _by_executors(task, rows, partitions)
+        reports = [self._by_driver(task, rows, patience)] if self._small else self._by_executors(task, rows, patience)
         count = counted(reports)
         self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
         self.expected = max(count, self.expected // 2)  # a large one now and then is enough for the executors to write
@@ -132,8 +137,20 @@ class SharedTransaction(Transaction):
     def _begin_to_mark(self, rows_before: int, patience: Patience) -> PartitionWriter:
         return self._coordinator.marking(self._producer, cast(Marker, self.marker), rows_before, patience)
 
+    def _by_executors(self, task: WriteTask, rows: DataFrame, patience: Patience) -> list[Report]:
+        """Have the executors write. Where Kafka is silent, wait until it has aborted, and have them write again.
 
-def _by_executors(task: WriteTask, rows: DataFrame, partitions: int) -> list[Report]:
-    handed = handed_out(as_bytes(rows, task.topic), task.topic, partitions, task.writers, task.assign)
+        The abort gives the next epoch. Nobody can have moved the marker since and left that one valid.
+        """
+        reports, silence = _written(task, rows), patience.anew()
+        while any(report.timed_out for report in reports) and silence.lasts():
+            self._producer = self._coordinator.end(task.producer, False, patience.anew())
+            task = dataclasses.replace(task, producer=self._producer)
+            reports = _written(task, rows)
+        return reports
+
+
+def _written(task: WriteTask, rows: DataFrame) -> list[Report]:
+    handed = handed_out(as_bytes(rows, task.topic), task.topic, task.partitions, task.writers, task.assign)
     first_known = handed.withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
     return [Report.parse(row.report) for row in first_known.mapInArrow(task.write, "report string").collect()]

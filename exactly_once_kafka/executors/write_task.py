@@ -40,14 +40,17 @@ FIRST_ROW = "monotonically_increasing_id() % 8589934592 = 0"
 THREAD_OF_FIRST_ROW = f"IF({FIRST_ROW}, java_method('java.lang.Thread', 'currentThread'), NULL)"
 ATTEMPT_OF_STAGE = re.compile(r" in stage \d+\.(\d+) ")
 
-_clusters: dict[str, Cluster] = {}  # of this process, which Spark uses again for later tasks
+# Of this process, which Spark uses again for later tasks:
+_clusters: dict[str, Cluster] = {}
+_given_up: tuple[str, ProducerId] | None = None  # the transaction for which Kafka was silent last
 
 
 @dataclass(frozen=True)
 class WriteTask:
     """A transaction to take part in: whose it is, where rows go, what headers they get, and how long to wait for Kafka.
 
-    `connection` has kafka-python's settings. `spread` differs from one micro-batch to the next.
+    `connection` has kafka-python's settings. `spread` differs from one micro-batch to the next. `partitions` is how
+    many `topic` has; if the rows name their topics, a bound on the tasks.
     """
 
     connection: dict[str, Any] = field(repr=False)  # there may be a password in it
@@ -59,11 +62,13 @@ class WriteTask:
     seconds: float
     spread: int
     writers: int
+    partitions: int
 
     def assign(self, batches: Batches) -> Batches:
         """Give each row its Kafka partition and its writer."""
-        cluster, spread = _cluster(self.connection), self._spread()
-        yield from with_writers(batches, self.topic, self._partitions_of(cluster), spread, self.writers)
+        known: PartitionsOf = lambda _: self.partitions  # noqa: E731  no need to ask Kafka, which may be silent
+        partitions_of = known if self.topic else self._partitions_of(_cluster(self.connection))
+        yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
 
     def write(self, batches: Batches) -> Batches:
         """Write all rows, and yield one row: the report, as JSON in the column `report`."""
@@ -86,7 +91,19 @@ class WriteTask:
         if context is None or context.attemptNumber() > 0 or not (first is None or _in_first_attempt(first)):
             return Report(error=AGAIN)
         rows = itertools.chain([first] if first else [], filled)
-        return self.write_all(_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
+        if (self.transactional_id, self.producer) == _given_up:
+            raise TimeoutError("Kafka was silent for another task of this batch")
+        try:
+            return self.write_all(_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
+        except TimeoutError:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """End the connections, and with them what is under way; tasks that come later need not wait as well."""
+        global _given_up
+        _given_up = self.transactional_id, self.producer
+        _clusters.pop(_key(self.connection)).close()
 
     def write_all(self, cluster: Cluster, batches: Batches, look: Callable[[], object] = lambda: None) -> Report:
         """Write all rows; `look` is called while it waits, and may raise.
@@ -164,7 +181,11 @@ def _in_first_attempt(batch: pyarrow.RecordBatch) -> bool:
 
 
 def _cluster(connection: dict[str, Any]) -> Cluster:
-    key = json.dumps(connection, sort_keys=True, default=str)
+    key = _key(connection)
     if key not in _clusters:
         _clusters[key] = Cluster(connection)
     return _clusters[key]
+
+
+def _key(connection: dict[str, Any]) -> str:
+    return json.dumps(connection, sort_keys=True, default=str)

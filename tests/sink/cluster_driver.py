@@ -6,13 +6,16 @@ its own, and comes in another order when Spark computes it again, as rows do tha
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import json
 import os
 import pickle
 import shutil
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,12 +53,14 @@ class Order:
     directory: Path
     notes: Path
     die_at: str | None
+    others: Path | None  # a file that grows while jobs of the same application that need no Kafka go on
 
 
 class ClusterDriver:
     """The driver's process, which is started when it is needed. It ends with this one."""
 
-    def __init__(self):
+    def __init__(self, **settings: str):
+        self._settings = settings
         self._directory = Path(tempfile.mkdtemp(prefix="labs-cluster-"))
         self._process: ChildProcess | None = None
         self._orders = 0
@@ -64,7 +69,7 @@ class ClusterDriver:
         if self._process is None or self._process.pid is None:
             command = [sys.executable, "-m", "tests.sink.cluster_driver", str(self._directory)]
             environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_MASTER": f"local-cluster[{EXECUTORS},1,1024]"}
-            environment["TMPDIR"] = str(self._directory)
+            environment |= {"TMPDIR": str(self._directory), "SETTINGS": json.dumps(SETTINGS | self._settings)}
             self._process = ChildProcess(command, self._directory / "log", leftovers=self._directory, env=environment)
             self._orders = 0
             for left in self._directory.glob("*.pickle"):
@@ -91,13 +96,15 @@ def _write(path: Path, content: object) -> None:
 
 def main(directory: Path) -> None:
     os.environ[JOB_MARK] = str(os.getpid())
-    spark = spark_session("cluster", **SETTINGS)
+    spark = spark_session("cluster", **json.loads(os.environ["SETTINGS"]))
     for number in itertools.count():
         order = directory / f"order-{number}.pickle"
         eventually(order.exists, timeout=3600)
         eventually(lambda: len(_executors(spark)) == EXECUTORS, timeout=120)
         try:
-            _publish(spark, pickle.loads(order.read_bytes()))
+            given = pickle.loads(order.read_bytes())
+            with _others(spark, given.others):
+                _publish(spark, given)
             answer = ""
         except StreamingQueryException as error:
             answer = str(error)
@@ -108,6 +115,26 @@ def _executors(spark: SparkSession) -> list[object]:
     """Return those that have nothing to do."""
     found = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     return [each for each in list(found)[1:] if not each.numRunningTasks()]
+
+
+@contextlib.contextmanager
+def _others(spark: SparkSession, file: Path | None) -> Iterator[None]:
+    """Run other jobs meanwhile, one after the other, each with a task for every executor; `file` grows with each."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while file and not ended.is_set():
+            spark.range(100, numPartitions=EXECUTORS).count()
+            with file.open("a") as lengthening:
+                lengthening.write(".")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _publish(spark: SparkSession, order: Order) -> None:

@@ -317,7 +317,7 @@ def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to
 
 
 @pytest.mark.parametrize(
-    "option", [{"oauth_cb": lambda _: ("token", 0)}, {"sasl_mechanism": "GSSAPI"}, {"partitioner": "consistent"}]
+    "option", [{"sasl_mechanism": "OAUTHBEARER"}, {"sasl_mechanism": "GSSAPI"}, {"partitioner": "consistent"}]
 )
 def test_option_that_executors_cannot_follow_is_refused_at_once(to_four, option):
     with pytest.raises(ValueError, match="executors"):

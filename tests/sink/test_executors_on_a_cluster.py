@@ -13,6 +13,7 @@ import pytest
 
 from exactly_once_kafka.points import BEFORE_COMMIT
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
@@ -47,22 +48,22 @@ class Trial:
         self.servers, self.partitions, self.topic = self._broker.bootstrap_servers, partitions, directory.name
         create_topic(self.servers, self.topic, partitions)
 
-    def begin(self, sink=ExactlyOnceKafkaSink, die_at=None) -> None:
+    def begin(self, sink=ExactlyOnceKafkaSink, die_at=None, others=None) -> None:
         self._runs += 1
         self._notes = self._directory / f"run-{self._runs}"
         self._notes.mkdir()
         where = self.servers, self.topic, self.partitions, self._batches, self._directory, self._notes
-        self._driver.begin(Order(sink, *where, die_at))
+        self._driver.begin(Order(sink, *where, die_at, others))
 
     def hold(self):
         """Hold the next records of each task."""
         held = {"cut_client": False, "transactional_id": self.topic}
         return [self._proxy.hold_next_request(Request.PRODUCE, **held) for _ in range(self.partitions)]
 
-    def begin_and_stop_in_the_middle(self, sink=ExactlyOnceKafkaSink):
+    def begin_and_stop_in_the_middle(self, sink=ExactlyOnceKafkaSink, others=None):
         """Return what is held when the first record of each task is in Kafka."""
         first = self.hold()
-        self.begin(sink)
+        self.begin(sink, others=others)
         for held in first:
             held.wait(120)
         second = self.hold()
@@ -127,6 +128,20 @@ def test_driver_killed_when_all_is_written_but_the_commit_repeats_the_batch(tria
     assert trial.audit().valid, trial.audit()
 
 
+def test_other_jobs_go_on_while_kafka_is_frozen_in_the_middle_of_a_batch(trial, kafka, tmp_path):
+    trial, others = trial(partitions=2), tmp_path / "others"
+    late = trial.begin_and_stop_in_the_middle(others=others)
+    kafka[0].pause()
+    try:
+        before = others.stat().st_size if others.exists() else 0
+        eventually(lambda: others.stat().st_size > before + 5, timeout=60)
+    finally:
+        kafka[0].resume()
+    assert trial.end() == ""
+    assert refused(late)
+    assert trial.audit().valid, trial.audit()
+
+
 @pytest.mark.parametrize(("sink", "partitions"), [(NotCounted, 1), (TasksRunAgain, 1), (StagesRunAgain, 2)])
 def test_mutant_that_takes_what_a_repeated_task_has_done_loses_rows(trial, sink, partitions):
     trial = trial(partitions)
@@ -141,7 +156,7 @@ def test_mutant_that_takes_what_a_repeated_task_has_done_loses_rows(trial, sink,
 def test_mutant_that_does_not_hand_out_rows_by_partition_is_found_out(trial):
     trial = trial(partitions=2)
     trial.begin(NotHandedOut)
-    assert "two tasks wrote to one Kafka partition" in trial.end()
+    assert f"sink {trial.topic!r}, batch 0: two tasks wrote to one Kafka partition" in trial.end()
     assert trial.audit().lost == ROWS
 
 

@@ -79,19 +79,21 @@ def run(spark, kafka, request):
     return run
 
 
+@pytest.mark.parametrize("writers", WRITERS)
 @pytest.mark.parametrize("point", ["mid_transaction", "before_commit", "after_commit"])
-def test_sigkill_of_the_broker_around_the_commit(run, kafka, point):
+def test_sigkill_of_the_broker_around_the_commit(run, kafka, point, writers):
     broker = kafka[0]
 
     def kill_and_restart():
         broker.kill()
         broker.start()
 
-    verdict = run(At(point, 5, kill_and_restart))
+    verdict = run(At(point, 5, kill_and_restart), writers=writers, driver_rows=0)
     assert verdict.valid, verdict
 
 
-def test_sigkill_of_the_broker_during_the_commit(run, kafka):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_sigkill_of_the_broker_during_the_commit(run, kafka, writers):
     broker, proxy, _ = kafka
 
     def kill_when_the_commit_is_carried_out():
@@ -104,7 +106,7 @@ def test_sigkill_of_the_broker_during_the_commit(run, kafka):
 
         threading.Thread(target=kill, daemon=True).start()
 
-    verdict = run(At("before_commit", 5, kill_when_the_commit_is_carried_out))
+    verdict = run(At("before_commit", 5, kill_when_the_commit_is_carried_out), writers=writers, driver_rows=0)
     assert verdict.valid, verdict
 
 
@@ -130,6 +132,15 @@ def test_rows_and_marker_of_executors_whose_acknowledgements_are_lost(run, kafka
     assert len(run.attempts) == 1
 
 
+def test_rows_of_executors_that_are_lost_without_a_word_are_written_again_under_the_next_epoch(run, kafka):
+    def lose():
+        kafka[1].drop_next_request(Request.PRODUCE, cut=False, transactional_id=run.topic)
+
+    verdict = run(At("before_write", 5, lose), writers="executors", driver_rows=0)
+    assert verdict.valid, verdict
+    assert len(run.attempts) == 1
+
+
 def test_rows_of_executors_that_arrive_again_later_are_written_once(run, kafka):
     held, said = [], []
 
@@ -151,8 +162,17 @@ def test_connection_cut_in_the_middle_of_a_transaction(run, kafka):
     assert verdict.valid, verdict
 
 
-@pytest.mark.parametrize("point", ["mid_transaction", "before_commit"])
-def test_stopped_query_ends_soon_though_kafka_is_frozen(run, kafka, spark, point):
+@pytest.mark.parametrize(
+    ("point", "writers"),
+    [
+        ("mid_transaction", "driver"),
+        ("before_commit", "driver"),
+        ("before_write", "executors"),
+        ("mid_transaction", "executors"),
+        ("before_commit", "executors"),
+    ],
+)
+def test_stopped_query_ends_soon_though_kafka_is_frozen(run, kafka, spark, point, writers):
     broker, frozen = kafka[0], threading.Event()
 
     def freeze():
@@ -160,7 +180,7 @@ def test_stopped_query_ends_soon_though_kafka_is_frozen(run, kafka, spark, point
         frozen.set()
 
     with run.points.armed(At(point, 4, freeze)):
-        query = run.start()
+        query = run.start(writers=writers, driver_rows=0)
         try:
             assert frozen.wait(100)
             began = time.monotonic()
@@ -173,15 +193,17 @@ def test_stopped_query_ends_soon_though_kafka_is_frozen(run, kafka, spark, point
     assert verdict.valid, verdict
 
 
-def test_outage_between_two_batches_fails_none(run, kafka):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_outage_between_two_batches_fails_none(run, kafka, writers):
     broker = kafka[0]
 
     def outlast_the_preparation():
-        eventually(lambda: not run.sink._pending.promising, timeout=60)
+        if writers == "driver":  # executors' next epoch needs none: it came with the commit
+            eventually(lambda: not run.sink._pending.promising, timeout=60)
         broker.start()
 
     outage = At("after_commit", 4, broker.kill), At("before_checkpoint", 4, outlast_the_preparation)
-    verdict = run(*outage, transaction_timeout_ms=4000)
+    verdict = run(*outage, transaction_timeout_ms=4000, writers=writers, driver_rows=0)
     assert verdict.valid, verdict
     assert len(run.attempts) == 1
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
 from labs.pipeline.query.query_failure import why
@@ -33,7 +33,7 @@ ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one
     "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", AclOperation.WRITE),
 }
 LACKS = {user: user.removeprefix("without-") for user in ("without-write", "without-marker", "without-transaction")}
-USERS = [*LACKS, "sink", "oidc"]
+USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc") for writers in WRITERS)]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -60,10 +60,11 @@ TIMEOUT = 60  # seconds, of a transaction; what is not allowed must be said long
 class Guarded:
     servers: str
 
-    def sink(self, user: str = "sink", password: str = "p", **options) -> ExactlyOnceKafkaSink:
+    def sink(self, writers: str, user: str, password: str = "p", **options) -> ExactlyOnceKafkaSink:
         login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
         login |= {"sasl_username": user, "sasl_password": password}
-        return ExactlyOnceKafkaSink(user, "results", bootstrap_servers=self.servers, **(options or login))
+        common = {"bootstrap_servers": self.servers, "writers": writers, "driver_rows": 0}
+        return ExactlyOnceKafkaSink(user, "results", **common, **(options or login))
 
     def token_options(self) -> dict[str, str]:
         return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
@@ -119,37 +120,44 @@ def publish(spark, tmp_path) -> Callable[[ExactlyOnceKafkaSink, int], None]:
         ("without-transaction", "not allowed to WRITE to transactional id 'without-transaction'"),
     ],
 )
-def test_what_is_not_allowed_is_said_at_once(publish, guarded, user, complaint):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_what_is_not_allowed_is_said_at_once(publish, guarded, user, complaint, writers):
     started = time.monotonic()
     with pytest.raises(StreamingQueryException) as failed:
-        publish(guarded.sink(user))
+        publish(guarded.sink(writers, user))
     assert complaint in why(failed.value)
     assert time.monotonic() - started < TIMEOUT / 2
 
 
-def test_timeout_above_the_brokers_maximum_names_its_setting(publish, guarded):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_timeout_above_the_brokers_maximum_names_its_setting(publish, guarded, writers):
     login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
-    login |= {"sasl_username": "sink", "sasl_password": "p", "transaction_timeout_ms": 3_600_000}
+    login |= {"sasl_username": f"sink-{writers}", "sasl_password": "p", "transaction_timeout_ms": 3_600_000}
     with pytest.raises(StreamingQueryException) as failed:
-        publish(guarded.sink(**login))
+        publish(guarded.sink(writers, f"sink-{writers}", **login))
     assert "transaction_timeout_ms is 3600000" in why(failed.value)
     assert "transaction.max.timeout.ms" in why(failed.value)
 
 
-def test_one_token_of_the_users_own_function_does_for_many_batches(publish, guarded):
-    asked = []
+@pytest.mark.parametrize("writers", WRITERS)
+def test_one_token_of_the_users_own_function_does_for_many_batches(publish, guarded, tmp_path, writers):
+    asked = tmp_path / "asked"  # a file, since executors might ask too
+    user = f"sink-{writers}"
 
     def token(config: str) -> tuple[str, float]:
-        asked.append(config)
-        return unsigned("sink", 3600), time.time() + 3600
+        with asked.open("a") as log:
+            log.write("once\n")
+        return unsigned(user, 3600), time.time() + 3600
 
-    publish(guarded.sink(oauth_cb=token, **guarded.token_options()), batches=4)
-    assert len(asked) == 1
+    publish(sink := guarded.sink(writers, user, oauth_cb=token, **guarded.token_options()), batches=4)
+    assert sink.writers == writers
+    assert asked.read_text() == "once\n"
 
 
-def test_one_token_of_an_identity_provider_does_for_many_batches(publish, guarded):
-    with Provider(subject="oidc") as provider:
+@pytest.mark.parametrize("writers", WRITERS)
+def test_one_token_of_an_identity_provider_does_for_many_batches(publish, guarded, writers):
+    with Provider(subject=f"oidc-{writers}") as provider:
         oidc = {"method": "oidc", "client_id": "me", "client_secret": "s", "token_endpoint_url": provider.url}
         options = {f"sasl_oauthbearer_{key}": value for key, value in oidc.items()}
-        publish(guarded.sink("oidc", **options, **guarded.token_options()), batches=4)
+        publish(guarded.sink(writers, f"oidc-{writers}", **options, **guarded.token_options()), batches=4)
     assert len(provider.asked) == 1

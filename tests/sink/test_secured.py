@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trustme
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.faults.fault import Fault, FaultPoints
 from labs.pipeline.query.query_failure import why
@@ -22,10 +29,17 @@ SETTINGS = {
     "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",
     "ssl.keystore.type": "PEM",
     "ssl.truststore.type": "PEM",
-    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "listener.name.client.plain.sasl.jaas.config": f"org.apache.kafka.common.security.plain.PlainLoginModule {USERS}",
+    **{
+        f"listener.name.client.scram-sha-{bits}.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        )
+        for bits in (256, 512)
+    },
 }
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "sink"}
 ROWS = 40  # per batch, and two batches
 
@@ -47,7 +61,7 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
-    """Yield a broker that speaks TLS and wants a password, with an empty topic `results`."""
+    """Yield a broker that speaks TLS and wants a password, and knows it by each of MECHANISMS."""
     directory = tmp_path_factory.mktemp("certificates")
     ca = trustme.CA()
     ca.cert_pem.write_to_path(directory / "ca.pem")
@@ -59,8 +73,11 @@ def secured(tmp_path_factory):
     with Broker(settings=SETTINGS | {name: str(file) for name, file in stores.items()}) as broker:
         kafka = Secured(broker.bootstrap_servers, directory / "ca.pem")
         admin = AdminClient(kafka.client_settings())
-        [made] = admin.create_topics([NewTopic("results", 1, 1)]).values()
-        made.result(30)
+        kinds = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+        for kind in kinds:  # one a request
+            user = UserScramCredentialUpsertion("sink", ScramCredentialInfo(kind, iterations=4096), b"open sesame")
+            [changed] = admin.alter_user_scram_credentials([user]).values()
+            changed.result(30)
         yield kafka
 
 
@@ -77,10 +94,10 @@ def copy_numbers(spark, checkpoint, sink):
         query.stop()
 
 
-def read_committed(secured):
+def read_committed(secured, topic):
     settings = {"group.id": "reader", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     consumer = Consumer(secured.client_settings() | settings)
-    consumer.subscribe(["results"])
+    consumer.subscribe([topic])
     numbers = []
     while len(numbers) < 2 * ROWS:
         [message] = consumer.consume(1, timeout=20) or [None]
@@ -91,29 +108,46 @@ def read_committed(secured):
     return sorted(numbers)
 
 
+@pytest.fixture
+def topic(secured) -> str:
+    name = f"results-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient(secured.client_settings())
+    [made] = admin.create_topics([NewTopic(name, 1, 1)]).values()
+    made.result(30)
+    return name
+
+
 @pytest.mark.timeout(120)
-def test_sink_with_tls_and_a_password_publishes_once_across_a_crash(spark, secured, tmp_path):
-    sink = ExactlyOnceKafkaSink(
-        "secured", "results", sasl_password="open sesame", points=FaultPoints(), **secured.options
-    )
+@pytest.mark.parametrize(
+    ("writers", "mechanism"), [("driver", "PLAIN"), *(("executors", mechanism) for mechanism in MECHANISMS)]
+)
+def test_sink_with_tls_and_a_password_publishes_once_across_a_crash(
+    spark, secured, topic, tmp_path, writers, mechanism
+):
+    options = secured.options | {"sasl_mechanism": mechanism, "writers": writers, "driver_rows": 0}
+    sink = ExactlyOnceKafkaSink(topic, topic, sasl_password="open sesame", points=FaultPoints(), **options)
     with sink.points.armed(Fault("after_commit", 1)), pytest.raises(StreamingQueryException):
         copy_numbers(spark, tmp_path, sink)
     copy_numbers(spark, tmp_path, sink)
-    assert read_committed(secured) == list(range(2 * ROWS))
+    assert sink.writers == writers
+    assert read_committed(secured, topic) == list(range(2 * ROWS))
 
 
 @pytest.mark.timeout(120)
-def test_wrong_password_is_a_clear_message(spark, secured, tmp_path):
-    wrong = {"sasl_password": "open barley", "transaction_timeout_ms": 5_000}
+@pytest.mark.parametrize("writers", WRITERS)
+def test_wrong_password_is_a_clear_message(spark, secured, tmp_path, writers):
+    wrong = {"sasl_password": "open barley", "transaction_timeout_ms": 5_000, "writers": writers}
     assert "uthentication" in complaint(
         spark, tmp_path, ExactlyOnceKafkaSink("intruder", "results", **secured.options, **wrong)
     )
 
 
 @pytest.mark.timeout(120)
-def test_certificate_of_nobody_known_is_a_clear_message(spark, secured, tmp_path):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_certificate_of_nobody_known_is_a_clear_message(spark, secured, tmp_path, writers):
     trustme.CA().cert_pem.write_to_path(tmp_path / "another.pem")
     options = secured.options | {"ssl_ca_location": str(tmp_path / "another.pem"), "transaction_timeout_ms": 5_000}
+    options |= {"writers": writers}
     sink = ExactlyOnceKafkaSink("stranger", "results", sasl_password="open sesame", **options)
     assert "certificate" in complaint(spark, tmp_path / "checkpoint", sink)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from pyspark import cloudpickle
 
 from exactly_once_kafka.tokens import KeptToken, with_kept_tokens
 
@@ -78,6 +80,19 @@ def test_a_token_is_asked_for_again_when_a_fifth_of_its_life_is_left():
     token._good_until = time.time()  # 800 of 1000 seconds later
     token("")
     assert token("")[1] - time.time() > 990
+
+
+def test_an_executor_takes_the_drivers_token_along_and_asks_when_that_is_used_up(tmp_path):
+    asked = tmp_path / "asked"
+    token = KeptToken(lambda _: (str(asked.write_text("again")), time.time() + 3600))
+    token("")
+    asked.unlink()
+    taken_along = pickle.loads(cloudpickle.dumps(token))
+    assert taken_along("") == token("")
+    assert not asked.exists()
+    taken_along._good_until = 0
+    taken_along("")
+    assert asked.exists()
 
 
 def test_a_client_with_a_secret_is_given_a_token_once():

@@ -1,0 +1,59 @@
+"""Tasks that write to a Kafka that is silent give their cores back, so that other jobs of the application go on."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from exactly_once_kafka.executors import shared_transaction
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import create_topic
+from tests.sink.halfway import Halfway
+
+CORES = 2
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def others(spark, tmp_path):
+    """Run a query that has nothing to do with Kafka, and return how many batches it has done."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).option("numPartitions", 1).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "others")).start()
+    yield lambda: query.lastProgress["batchId"] if query.lastProgress else 0
+    query.stop()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["then it answers", "for longer than a transaction may last"])
+def test_other_query_goes_on_while_kafka_is_frozen_in_the_middle_of_a_batch(
+    spark, kafka, others, tmp_path, monkeypatch, again
+):
+    monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 3)
+    servers, name = kafka.bootstrap_servers, f"frozen-{uuid.uuid4().hex[:8]}"
+    create_topic(servers, name, CORES)
+    options = {"writers": "executors", "driver_rows": 0, "transaction_timeout_ms": 8_000 if again else 60_000}
+    halfway = Halfway(spark, servers, name, tmp_path, tasks=CORES)
+    query = halfway.start(ExactlyOnceKafkaSink(name, name, bootstrap_servers=servers, **options))
+    halfway.wait(query, tasks=CORES)
+    kafka.pause()
+    try:
+        before = others()
+        halfway.go()
+        eventually(lambda: others() > before + 5, timeout=60)
+        if again:
+            eventually(lambda: query.exception() is not None, timeout=60)
+    finally:
+        kafka.resume()
+    if again:
+        assert "batch 1" in str(query.exception())
+        query = halfway.start(ExactlyOnceKafkaSink(name, name, bootstrap_servers=servers, **options))
+    query.awaitTermination()
+    assert halfway.audit().valid, halfway.audit()
