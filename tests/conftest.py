@@ -34,6 +34,10 @@ LONG = (
     "test_chaos.py",
     "test_on_a_cluster.py",
     "test_executors_on_a_cluster.py",
+    "test_executors_on_three_brokers.py",
+    "test_executors.py",
+    "test_real_time.py",
+    "test_crashes.py",
 )
 
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.

@@ -203,7 +203,7 @@ def test_outage_between_two_batches_fails_none(run, kafka, writers):
         broker.start()
 
     outage = At("after_commit", 4, broker.kill), At("before_checkpoint", 4, outlast_the_preparation)
-    verdict = run(*outage, transaction_timeout_ms=4000, writers=writers, driver_rows=0)
+    verdict = run(*outage, transaction_timeout_ms=10_000, writers=writers, driver_rows=0)
     assert verdict.valid, verdict
     assert len(run.attempts) == 1
 
