@@ -27,6 +27,7 @@ from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from exactly_once_kafka.executors import shared_transaction
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
@@ -54,6 +55,7 @@ class Order:
     notes: Path
     die_at: str | None
     others: Path | None  # a file that grows while jobs of the same application that need no Kafka go on
+    keeps_core: float  # seconds for which a task waits for a silent Kafka
 
 
 class ClusterDriver:
@@ -138,6 +140,7 @@ def _others(spark: SparkSession, file: Path | None) -> Iterator[None]:
 
 
 def _publish(spark: SparkSession, order: Order) -> None:
+    shared_transaction.KEEPS_CORE = order.keeps_core
     points = FaultPoints()
     options = {"bootstrap_servers": order.bootstrap_servers, "writers": "executors", "driver_rows": 0, "points": points}
     sink = order.sink(order.topic, order.topic, **options)
