@@ -7,6 +7,7 @@ decided, and who shares a topic waits for the others' transactions too.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
@@ -68,6 +69,17 @@ class MarkerTopic:
 
     def id(self, patience: Patience) -> str | None:
         """Return what tells this topic from another one of its name, or None if there is none. Raises Forgetful."""
+        while (found := self._described(patience)) is not None:
+            try:
+                self._check(patience)
+                return found
+            except KafkaException as error:  # a broker that has not heard of it yet, or that it was deleted just now
+                if error.args[0].code() not in NO_SUCH_TOPIC or not patience.lasts():
+                    raise
+                time.sleep(SLICE)
+        return None
+
+    def _described(self, patience: Patience) -> str | None:
         try:
             asked = lambda: self._admin().describe_topics(TopicCollection([self.name]))[self.name]  # noqa: E731
             description = self._answer(asked, patience)
@@ -75,7 +87,6 @@ class MarkerTopic:
             if error.args[0].code() in NO_SUCH_TOPIC:
                 return None
             raise KafkaException(named(error.args[0], f"READ and WRITE topic {self.name!r}")) from error
-        self._check(patience)
         return str(description.topic_id)
 
     def create(self, patience: Patience) -> str:

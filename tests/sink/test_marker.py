@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.marker import MarkerStore
@@ -36,6 +37,22 @@ def test_commit_acknowledged_just_before_the_broker_is_killed_is_kept():
             assert store.read(Patience(30)) == Marker(batch, "query", "{}")
             visible = [int(message.value()) for message in read_to_end(servers, "results", "read_committed")]
             assert visible == list(range(batch + 1))
+
+
+def test_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(broker, topic, monkeypatch):
+    store = MarkerStore("early", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
+    describe, asked = AdminClient.describe_configs, []
+
+    def describe_configs(client, resources):
+        asked.extend(resources)
+        if len(asked) > 2:
+            return describe(client, resources)
+        unheard = ConfigResource(ResourceType.TOPIC, "unheard-of")
+        return {resources[0]: describe(client, [unheard])[unheard]}
+
+    monkeypatch.setattr(AdminClient, "describe_configs", describe_configs)
+    assert store.topic.id(Patience(30))
+    assert len(asked) == 3
 
 
 def test_marker_that_was_never_written_is_none(broker, topic):
