@@ -82,6 +82,14 @@ class ChildProcess:
         _ = self.exit_code  # lets the leash go
         return code
 
+    def finish(self) -> int:
+        """Wait for the end as `wait` does; what is raised meanwhile, such as KeyboardInterrupt, is its end."""
+        try:
+            return self.wait()
+        except BaseException:
+            self.kill()
+            raise
+
     def signal(self, number: int) -> None:
         """Send a signal to the process and to what it started, if any of it still exists."""
         if self.pid is not None or self.has_group:

@@ -155,7 +155,7 @@ class Node:
         formatting = self._start(
             "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "-c", CONFIG, "-g"
         )
-        if formatting.wait():
+        if formatting.finish():
             found = last_lines(formatting.output())
             raise BrokerError(f"the broker's directory {self.directory} cannot be prepared:\n{found}")
 

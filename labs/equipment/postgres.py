@@ -85,7 +85,7 @@ class Postgres:
         if not (self.directory / "data" / "PG_VERSION").exists():
             arguments = ["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
             initdb = self._programs.start("initdb", *arguments)
-            if initdb.wait():
+            if initdb.finish():
                 raise PostgresError(f"no database could be made in {self.directory}:\n{initdb.output()}")
         arguments = ["-D", "data", "-k", str(self.directory)]
         for name, value in SETTINGS.items():

@@ -54,6 +54,18 @@ def test_an_interrupt_while_it_starts_leaves_nothing_behind(tmp_path, monkeypatc
     assert started[0].poll() == -signal.SIGKILL
 
 
+def test_who_is_interrupted_while_waiting_for_its_end_leaves_nothing_behind(tmp_path, monkeypatch):
+    process = ChildProcess(["sleep", "600"], tmp_path / "log")
+
+    def interrupted_wait(timeout=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "wait", interrupted_wait)
+    with pytest.raises(KeyboardInterrupt):
+        process.finish()
+    assert process.exit_code == -signal.SIGKILL
+
+
 def test_a_pause_freezes_all_of_it_and_it_can_be_killed_then(family):
     process, child = family
     process.pause()
