@@ -20,6 +20,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from labs.equipment.class_archive import archive_options
+from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.jars import connector_jars, local_files_jar
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_SPARK
@@ -59,7 +60,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
         if key not in submitted:
             builder = builder.config(key, value)
     try:
-        with _standard_error_to(spark_log()), _interrupts_as_before():
+        with interrupts_wait(), _standard_error_to(spark_log()), _interrupts_as_before():
             session = builder.getOrCreate()
     except Exception as error:
         lines = spark_log().read_text(errors="replace").splitlines()

@@ -149,6 +149,6 @@ def test_lesson_interrupted_anywhere_runs_again_from_its_top_and_leaves_no_proce
     # Spark's JVM stays until the kernel ends, which takes it along: the test above.
     with contextlib.suppress(TimeoutError):
         eventually(lambda: all("org.apache.spark" in command_of(each) for each in children(manager)), timeout=60)
-    left = [command_of(each) for each in children(manager)]
+    left = [f"{each.ppid()} > {each.pid} {command_of(each)}" for each in children(manager)]
     assert len(left) <= 1, left
     assert all("org.apache.spark" in command for command in left), left
