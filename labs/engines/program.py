@@ -33,10 +33,6 @@ class EngineProcess:
         """SIGKILL the whole group, the JVM too, and wait until it is gone."""
         self._process.kill()
 
-    def output(self) -> str:
-        """Return what it has printed so far."""
-        return self._process.output()
-
     def last_line(self) -> str:
-        lines = self.output().strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"
+        """Return the last line that it has printed."""
+        return self._process.last_line()

@@ -121,6 +121,11 @@ class ChildProcess:
             return log.read()
         return ""
 
+    def last_line(self) -> str:
+        """Return the last line that the process has printed."""
+        lines = self.output().strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
     def last_lines(self, count: int = 15) -> str:
         """Return the end of what the process printed, less a log's routine, for an error message."""
         return f"Last lines of {self.log_file}:\n{last_lines(self.output(), count)}"

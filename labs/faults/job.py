@@ -179,8 +179,7 @@ class JobProcess:
         return self._process.output()
 
     def last_line(self) -> str:
-        lines = self.output().strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"
+        return self._process.last_line()
 
     def __enter__(self) -> JobProcess:
         return self

@@ -6,25 +6,14 @@ from pathlib import Path
 from labs.commands import soak
 from labs.commands.main import main
 
+NOTHING = ["soak", "--seeds", "0", "--sessions", "0", "--walks", "0", "--kills", "0", "--no-changes"]
+
 
 def test_every_repeat_is_run_and_a_failed_one_is_named_and_kept(tmp_path, capsys):
     green, red = tmp_path / "test_green.py", tmp_path / "test_red.py"
     green.write_text("def test_green():\n    pass\n")
     red.write_text("def test_red():\n    assert 1 == 2\n")
-    options = [
-        "soak",
-        "--seeds",
-        "0",
-        "--sessions",
-        "0",
-        "--walks",
-        "0",
-        "--kills",
-        "0",
-        "--no-changes",
-        "--output",
-        str(tmp_path),
-    ]
+    options = [*NOTHING, "--output", str(tmp_path)]
     assert main([*options, "--repeats", "1", "--tests", str(green)]) == 0
     assert len(re.findall(r"repeat-\d  \d+ s  passed", capsys.readouterr().out)) == 1
     assert list(tmp_path.glob("*.log")) == []
@@ -37,27 +26,7 @@ def test_every_repeat_is_run_and_a_failed_one_is_named_and_kept(tmp_path, capsys
 
 
 def test_nothing_to_do_is_no_success_and_a_path_that_is_not_there_is_said(tmp_path, capsys):
-    assert (
-        main(
-            [
-                "soak",
-                "--seeds",
-                "0",
-                "--sessions",
-                "0",
-                "--walks",
-                "0",
-                "--kills",
-                "0",
-                "--no-changes",
-                "--repeats",
-                "0",
-                "--output",
-                str(tmp_path),
-            ]
-        )
-        == 1
-    )
+    assert main([*NOTHING, "--repeats", "0", "--output", str(tmp_path)]) == 1
     assert main(["soak", "--seeds", "0", "--tests", "tests/attic", "--output", str(tmp_path)]) == 1
     assert "tests/attic is not in" in capsys.readouterr().err
     assert all((soak.ROOT / test).exists() for test in soak.CRASH_TESTS)

@@ -31,7 +31,9 @@ class Halfway:
     """
 
     def __init__(self, spark: SparkSession, servers: str, topic: str, directory: Path, tasks: int):
-        self._spark, self._servers, self._topic, self._directory = spark, servers, topic, directory
+        # A session of its own: what is set in the one that all tests share would be set for those that come later.
+        self._spark, self._servers, self._topic, self._directory = spark.newSession(), servers, topic, directory
+        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
         self._tasks = tasks
         (directory / "source").mkdir()
         for batch in range(2):
@@ -64,7 +66,6 @@ class Halfway:
         return sum(end_offsets(self._servers, self._topic).values())
 
     def _rows(self, batch: int) -> DataFrame:
-        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
         make = functools.partial(_make, self._directory if batch == 1 else None, batch)
         return self._spark.range(0, ROWS, 1, self._tasks).mapInArrow(make, "value string")
 
