@@ -141,7 +141,7 @@ class MarkerStore:
                     elif error.code() not in (*NO_ANSWER_YET, KafkaError.GROUP_AUTHORIZATION_FAILED):
                         raise KafkaException(named(error, f"READ topic {self.topic.name!r}"))
                 elif message.key() == self.name.encode():
-                    self._last = _parsed(message.value() or b"")
+                    self._last = parsed(message.value() or b"")
                     # What is committed has its commit behind it. If one offset is left, that is it, and the end.
                     if offset + 2 == consumer.get_watermark_offsets(partition, cached=True)[1]:
                         self._position = offset + 2
@@ -179,7 +179,8 @@ def value_of(marker: Marker) -> str:
     return json.dumps({"batch_id": marker.batch_id, "query_id": marker.query_id, "plan": plan})
 
 
-def _parsed(value: bytes) -> Marker:
+def parsed(value: bytes | str) -> Marker:
+    """Return the marker that `value_of` has written."""
     fields = json.loads(value)
     plan = fields["plan"]
     if plan not in (None, ADOPTED):

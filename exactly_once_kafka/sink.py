@@ -117,7 +117,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         check_columns(rows, self.topic)
         batch = self.batch_of(rows, batch_id)
         patience = Patience(self._timeout, batch.stopped)
-        pending, self._pending, producer = self._pending, None, None
+        pending, self._pending, transaction = self._pending, None, None
         try:
             # Before an epoch is taken, look: a query that will be refused, or that finds its batch done, must not
             # fence the one that owns the name.
@@ -130,18 +130,17 @@ class ExactlyOnceKafkaSink(BatchSink):
                 # Step 1. A producer with an epoch of its own. Getting the epoch fences every older producer of this
                 # name and ends what it left open; a delayed EndTxn of an earlier batch can then do no harm.
                 pending = pending or self._new_epoch()
-                producer = pending.take(patience)
+                transaction = self._transaction(pending.take(patience))
                 # Step 2. Only now read the marker: from here on, nobody else can change it.
-                marker = getattr(producer, "known", None) or self._store.read(patience.anew())
+                marker = transaction.known or self._store.read(patience.anew())
                 # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
                 done = self.decide(marker, batch)
-            if done or producer is None:
+            if done or transaction is None:
                 self.drain(rows)
                 self._pending = pending  # nothing was published under this epoch: it will do for the next batch
             else:
                 # Step 4. Rows and marker in one transaction.
                 self.points("before_write", batch_id)
-                transaction = self._transaction(producer)
                 transaction.begin(Marker.of(batch))
                 with aborting_on_failure(transaction.abort):
                     middle = functools.partial(self.points, "mid_transaction", batch_id)

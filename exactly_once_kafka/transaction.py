@@ -18,7 +18,12 @@ from exactly_once_kafka.send import send_rows
 
 
 class Transaction(ABC):
-    """Raises KafkaException, TimeoutError, ValueError for a row that cannot be a record, QueryStopped."""
+    """Raises KafkaException, TimeoutError, ValueError for a row that cannot be a record, QueryStopped.
+
+    `known` is the marker, if it need not be read: nobody can have changed it and left this transaction's epoch valid.
+    """
+
+    known: Marker | None = None
 
     @abstractmethod
     def begin(self, marker: Marker) -> None: ...

@@ -4,6 +4,7 @@ from labs.equipment.interrupts import interrupts_wait
 
 with interrupts_wait():  # of packages that are half imported, some cannot be imported again
     from exactly_once_kafka.points import FAULT_POINTS
+    from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
     from labs.desk.bench import open_bench
     from labs.desk.judged import check, own_or_reference, reference
@@ -12,7 +13,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.equipment.apart import Apart
     from labs.equipment.doctor import checks
     from labs.equipment.eventually import eventually
-    from labs.equipment.postgres import Postgres
+    from labs.equipment.spark import spark_session
     from labs.equipment.topics import create_topic, end_offsets
     from labs.evidence.auditor.anomaly import Anomaly
     from labs.evidence.auditor.audit import Result, audit
@@ -27,6 +28,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.evidence.plots.checkpoint_plot import plot_checkpoint
     from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
     from labs.evidence.plots.count_plots import plot_audit
+    from labs.evidence.plots.engine_plots import plot_engines, plot_outages
     from labs.evidence.plots.stage_plots import plot_staircase
     from labs.evidence.plots.transaction_plot import plot_transactions
     from labs.evidence.plots.two_ways_plot import plot_two_ways
@@ -50,12 +52,14 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.faults.lost_acknowledgement import LostAcknowledgement
     from labs.faults.proxy import Request
     from labs.faults.supervisor import Supervisor
+    from labs.faults.task_fault import TaskFaults
     from labs.pipeline.log.access_log import parse_line, read_access_log
     from labs.pipeline.log.generate import classroom, format_line
     from labs.pipeline.log.log_report import LogReport
     from labs.pipeline.log.replay import close_windows, replay
     from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
     from labs.pipeline.query.offset_reporter import OffsetReporter
+    from labs.pipeline.query.real_time import report_each
     from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
     from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
     from labs.pipeline.sinks.database_sink import DatabaseSink
@@ -73,6 +77,8 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.runs.attack.source import source_of
     from labs.runs.chaos import run_chaos
     from labs.runs.cost import measure_cost
+    from labs.runs.engine_report import recorded_engines
+    from labs.runs.own_real_time import OwnRealTimeSink
     from labs.runs.own_sink import OwnStage, init_transactions
     from labs.runs.staircase import Stage, run_stage
     from labs.schedules.diagram import draw
@@ -110,15 +116,17 @@ __all__ = [
     "LogReport",
     "LostAcknowledgement",
     "OffsetReporter",
+    "OwnRealTimeSink",
     "OwnStage",
-    "Postgres",
     "PreparedTransaction",
     "PreparingProducer",
+    "RealTimeKafkaSink",
     "Recorder",
     "Request",
     "Result",
     "Stage",
     "Supervisor",
+    "TaskFaults",
     "Until",
     "as_result",
     "attack",
@@ -167,6 +175,8 @@ __all__ = [
     "plot_by_batch_size",
     "plot_chaos",
     "plot_checkpoint",
+    "plot_engines",
+    "plot_outages",
     "plot_staircase",
     "plot_stall",
     "plot_transactions",
@@ -182,15 +192,18 @@ __all__ = [
     "read_source_records",
     "read_transactions",
     "read_visible",
+    "recorded_engines",
     "reference",
     "replay",
     "replay_bench",
     "replay_on_kafka",
+    "report_each",
     "room",
     "run_chaos",
     "run_stage",
     "settle",
     "source_of",
+    "spark_session",
     "start_query",
     "timeline",
     "transaction_coordinator",

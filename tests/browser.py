@@ -19,8 +19,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -255,10 +253,7 @@ class JupyterLab:
 
     def close(self) -> None:
         """End it: at its leisure, since it ends its kernels then; each of them is in a group of its own."""
-        self._process.signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(20)
-        self._process.kill()
+        self._process.stop(patience=20)
 
 
 @pytest.fixture(scope="session")

@@ -14,14 +14,8 @@ from typing import Any
 
 from kafka.errors import (
     BrokerResponseError,
-    KafkaConnectionError,
-    NodeNotReadyError,
-    NoError,
-    NotCoordinatorError,
-    RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
-    for_code,
 )
 from kafka.future import Future
 from kafka.net import KafkaConnectionManager, NetworkSelector
@@ -31,7 +25,6 @@ from kafka.structs import TopicPartition
 from exactly_once_kafka.executors.produce_requests import ProduceRequests
 from exactly_once_kafka.patience import SLICE, Patience
 
-MOVED = (KafkaConnectionError, NodeNotReadyError, NotCoordinatorError, RequestTimedOutError)
 RETRY = 0.02  # seconds between two tries
 SETTINGS = {
     "max_in_flight_requests_per_connection": 1000,  # each writer counts its own
@@ -49,7 +42,6 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, Any]):
         self._net = NetworkSelector(slow_task_threshold_secs=0)
-        self._coordinators: dict[str, Any] = {}  # transactional id -> node
         self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
         self.produces = ProduceRequests(self.send)  # are sent when they are waited for
         # kafka-python, left to itself, logs an error for what it finds half gone when it is collected.
@@ -71,9 +63,11 @@ class Cluster:
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return int(levels.get("transaction.version", 0))
 
-    def ask_coordinator(self, transactional_id: str, request: Any, patience: Patience) -> Any:
-        """Return the answer of a transactional id's coordinator, wherever it is by now. Raises what it refuses."""
-        return self.patiently(lambda: self._ask_coordinator(transactional_id, request, patience), patience)
+    def coordinator(self, transactional_id: str, patience: Patience) -> str:
+        """Return the name of the node that coordinates a transactional id's transactions now."""
+        kind = CoordinatorType.TRANSACTION
+        found = self.ask(FindCoordinatorRequest(version=3, key=transactional_id, key_type=kind.value), None, patience)
+        return str(self._manager.cluster.add_coordinator(found, kind, transactional_id))
 
     def patiently(self, attempt: Any, patience: Patience) -> Any:
         """Repeat what fails because a broker is away or busy; at last raise what Kafka said, or TimeoutError."""
@@ -144,23 +138,6 @@ class Cluster:
         if topic in self._manager.cluster.unauthorized_topics:
             raise TopicAuthorizationFailedError(f"not allowed to DESCRIBE topic {topic!r}")
         raise UnknownTopicOrPartitionError(topic)
-
-    def _ask_coordinator(self, transactional_id: str, request: Any, patience: Patience) -> Any:
-        if transactional_id not in self._coordinators:
-            asked = FindCoordinatorRequest(version=3, key=transactional_id, key_type=CoordinatorType.TRANSACTION.value)
-            found = self.ask(asked, None, patience)
-            self._coordinators[transactional_id] = self._manager.cluster.add_coordinator(
-                found, CoordinatorType.TRANSACTION, transactional_id
-            )
-        try:
-            answer = self.ask(request, self._coordinators[transactional_id], patience)
-            error = for_code(answer.error_code)
-            if error is not NoError:
-                raise error(error.description)
-        except MOVED:
-            del self._coordinators[transactional_id]
-            raise
-        return answer
 
 
 def _close(manager: KafkaConnectionManager, net: NetworkSelector, owner: int) -> None:

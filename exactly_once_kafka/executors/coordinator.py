@@ -13,13 +13,21 @@ from typing import Any
 
 import pyarrow
 from confluent_kafka import KafkaError, KafkaException
-from kafka.errors import BrokerResponseError
+from kafka.errors import (
+    BrokerResponseError,
+    KafkaConnectionError,
+    NodeNotReadyError,
+    NoError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+    for_code,
+)
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.executors.record_batch import ProducerId, encode
 from exactly_once_kafka.marker import value_of
 from exactly_once_kafka.patience import Patience
@@ -27,6 +35,7 @@ from exactly_once_kafka.patience import Patience
 FENCING = 5  # version of InitProducerId
 NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
 NEEDED = 2  # level of transaction.version that has it
+MOVED = (KafkaConnectionError, NodeNotReadyError, NotCoordinatorError, RequestTimedOutError)
 
 
 class Coordinator:
@@ -39,6 +48,7 @@ class Coordinator:
         self.name, self.connection, self.encoding, self.marker_topic = name, connection, encoding, marker_topic
         self._timeout_ms = timeout_ms
         self.cluster = Cluster(connection)
+        self.node: str | None = None  # that keeps the transactions, once it is found
 
     def suffices(self, patience: Patience) -> bool:
         """Tell whether the cluster gives the next epoch with the end of each transaction."""
@@ -86,18 +96,26 @@ class Coordinator:
     def marked(self, writer: PartitionWriter, patience: Patience) -> None:
         """Wait until the marker is part of the transaction."""
         with _as_client_errors():
-            writer.step()
-            while not writer.done:
-                if not patience.lasts():
-                    why = f"; last: {writer.trouble}" if writer.trouble else ""
-                    raise TimeoutError(f"the marker was not acknowledged for {patience.elapsed:.0f} s{why}")
-                self.cluster.wait(writer.idle)
-                writer.step()
+            send(self.cluster, [writer], patience.seconds, patience.lasts)
 
     def _ask(self, request: Any, patience: Patience) -> ProducerId:
         with _as_client_errors():
-            answer = self.cluster.ask_coordinator(self.name, request, patience)
+            answer = self.cluster.patiently(lambda: self._ask_once(request, patience), patience)
         return ProducerId(answer.producer_id, answer.producer_epoch)
+
+    def _ask_once(self, request: Any, patience: Patience) -> Any:
+        """Ask the coordinator, wherever it is by now. Raises what it refuses."""
+        if self.node is None:
+            self.node = self.cluster.coordinator(self.name, patience)
+        try:
+            answer = self.cluster.ask(request, self.node, patience)
+            error = for_code(answer.error_code)
+            if error is not NoError:
+                raise error(error.description)
+        except MOVED:
+            self.node = None
+            raise
+        return answer
 
 
 @contextlib.contextmanager

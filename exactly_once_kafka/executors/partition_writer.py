@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafka.errors import DuplicateSequenceNumberError, KafkaError, NoError, OutOfOrderSequenceNumberError, for_code
@@ -115,3 +116,26 @@ class PartitionWriter:
         self._rest_seconds = min(2 * self._rest_seconds, RETRY)
         if getattr(error, "invalid_metadata", True):
             self._cluster.look_again()
+
+
+def send(
+    cluster: Cluster, writers: Sequence[PartitionWriter], seconds: float, look: Callable[[], object], most: int = 0
+) -> None:
+    """Send what the writers have, until at most so many bytes of it wait for an acknowledgement.
+
+    `look` is called while it waits, and may raise. Raises KafkaError, and TimeoutError where a partition acknowledges
+    nothing for so many seconds.
+    """
+    while True:
+        for writer in writers:
+            writer.step()
+        cluster.wait(0)
+        busy = [writer for writer in writers if not writer.done]
+        if not busy or sum(writer.waiting for writer in busy) < most:
+            return
+        slowest = min(busy, key=lambda writer: writer.heard)
+        if time.monotonic() - slowest.heard > seconds:
+            why = f"; last: {slowest.trouble}" if slowest.trouble else ""
+            raise TimeoutError(f"{slowest.topic}-{slowest.partition} acknowledged nothing for {seconds:g} s{why}")
+        look()
+        cluster.wait(min(writer.idle for writer in busy))

@@ -22,11 +22,12 @@ from pyspark.sql.functions import expr
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.coordinator import Coordinator
+from exactly_once_kafka.executors.first_attempt import THREAD, THREAD_OF_FIRST_ROW
 from exactly_once_kafka.executors.partition_writer import PartitionWriter
 from exactly_once_kafka.executors.placing import Batches, handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import Report, counted
-from exactly_once_kafka.executors.write_task import THREAD, THREAD_OF_FIRST_ROW, WriteTask
+from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_rows import Tags, as_bytes, kafka_batches
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import TOO_OLD
@@ -63,8 +64,7 @@ class LentEpoch:
 class SharedTransaction(Transaction):
     """A transaction under `producer`; after its end, `following` is the epoch of the next one.
 
-    `known` is the marker that was committed by the transaction whose end gave this epoch: nobody can have changed it
-    since and left this epoch valid.
+    `known` is the marker that the `last` one committed, whose end gave this epoch.
     """
 
     def __init__(

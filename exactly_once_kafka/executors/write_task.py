@@ -9,8 +9,6 @@ A report says what came of it, also where it failed: an exception would make Spa
 from __future__ import annotations
 
 import itertools
-import json
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +20,9 @@ from pyspark import TaskContext
 
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.executors.first_attempt import THREAD, in_first_attempt
+from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
+from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.executors.placing import Batches, PartitionsOf, split, with_writers
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
 from exactly_once_kafka.executors.report import AGAIN, Report
@@ -33,16 +33,8 @@ TagBytes = list[tuple[str, bytes]]
 
 MOST_WAITING = 16 << 20  # bytes of a task that are not acknowledged
 
-# Spark tells Python the attempt of the task, and of the stage only in the name of the thread that computes the rows:
-# "Executor task launch worker for task 0.0 in stage 2.1 (TID 3)". The first row of each task has it.
-THREAD = "exactly_once_thread"
-FIRST_ROW = "monotonically_increasing_id() % 8589934592 = 0"
-THREAD_OF_FIRST_ROW = f"IF({FIRST_ROW}, java_method('java.lang.Thread', 'currentThread'), NULL)"
-ATTEMPT_OF_STAGE = re.compile(r" in stage \d+\.(\d+) ")
-
-# Of this process, which Spark uses again for later tasks:
-_clusters: dict[str, Cluster] = {}
-_given_up: tuple[str, ProducerId] | None = None  # the transaction for which Kafka was silent last
+# Of this process, which Spark uses again for later tasks: the transaction for which Kafka was silent last.
+_given_up: tuple[str, ProducerId] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class WriteTask:
     def assign(self, batches: Batches) -> Batches:
         """Give each row its Kafka partition and its writer."""
         known: PartitionsOf = lambda _: self.partitions  # noqa: E731  no need to ask Kafka, which may be silent
-        partitions_of = known if self.topic else self._partitions_of(_cluster(self.connection))
+        partitions_of = known if self.topic else self._partitions_of(kept_cluster(self.connection))
         yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
 
     def write(self, batches: Batches) -> Batches:
@@ -86,15 +78,15 @@ class WriteTask:
 
     def _write_once(self, batches: Batches) -> Report:
         """Write all rows unless this is not the first attempt at it."""
-        context, filled = TaskContext.get(), (batch for batch in batches if batch.num_rows)
+        filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
-        if context is None or context.attemptNumber() > 0 or not (first is None or _in_first_attempt(first)):
+        if not in_first_attempt(first):
             return Report(error=AGAIN)
         rows = itertools.chain([first] if first else [], filled)
         if (self.transactional_id, self.producer) == _given_up:
             raise TimeoutError("Kafka was silent for another task of this batch")
         try:
-            return self.write_all(_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
+            return self.write_all(kept_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
         except TimeoutError:
             self._give_up()
             raise
@@ -103,7 +95,7 @@ class WriteTask:
         """End the connections, and with them what is under way; tasks that come later need not wait as well."""
         global _given_up
         _given_up = self.transactional_id, self.producer
-        _clusters.pop(_key(self.connection)).close()
+        end_connections(self.connection)
 
     def write_all(self, cluster: Cluster, batches: Batches, look: Callable[[], object] = lambda: None) -> Report:
         """Write all rows; `look` is called while it waits, and may raise.
@@ -123,26 +115,9 @@ class WriteTask:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
                 total = [("batch_rows", str(rows).encode())] if tags and is_last and n == len(parts) else []
                 self._add(writers[topic, partition], part, tags, total)
-            self._send(cluster, list(writers.values()), MOST_WAITING, look)
-        self._send(cluster, list(writers.values()), 0, look)
+            send(cluster, list(writers.values()), self.seconds, look, MOST_WAITING)
+        send(cluster, list(writers.values()), self.seconds, look)
         return Report(rows, [(each.topic, each.partition, each.acknowledged) for each in writers.values()])
-
-    def _send(self, cluster: Cluster, writers: list[PartitionWriter], most: int, look: Callable[[], object]) -> None:
-        """Go on until at most so many bytes wait for an acknowledgement."""
-        while True:
-            for writer in writers:
-                writer.step()
-            cluster.wait(0)
-            busy = [writer for writer in writers if not writer.done]
-            if not busy or sum(writer.waiting for writer in busy) < most:
-                return
-            slowest = min(busy, key=lambda writer: writer.heard)
-            if time.monotonic() - slowest.heard > self.seconds:
-                why = f"; last: {slowest.trouble}" if slowest.trouble else ""
-                name = f"{slowest.topic}-{slowest.partition}"
-                raise TimeoutError(f"{name} acknowledged nothing for {self.seconds:g} s{why}")
-            look()
-            cluster.wait(min(writer.idle for writer in busy))
 
     def _add(self, writer: PartitionWriter, rows: pyarrow.RecordBatch, tags: TagBytes, total: TagBytes) -> None:
         """Encode rows of the writer's partition; the last of them gets `total` besides the `tags`."""
@@ -172,20 +147,3 @@ class WriteTask:
     def _spread(self) -> int:
         context = TaskContext.get()
         return self.spread + (context.partitionId() if context else 0)
-
-
-def _in_first_attempt(batch: pyarrow.RecordBatch) -> bool:
-    """Tell, from the first row of a task, whether its stage runs for the first time. If that is not said, it is not."""
-    found = ATTEMPT_OF_STAGE.search(str(batch.column(THREAD)[0]))
-    return bool(found and found[1] == "0")
-
-
-def _cluster(connection: dict[str, Any]) -> Cluster:
-    key = _key(connection)
-    if key not in _clusters:
-        _clusters[key] = Cluster(connection)
-    return _clusters[key]
-
-
-def _key(connection: dict[str, Any]) -> str:
-    return json.dumps(connection, sort_keys=True, default=str)

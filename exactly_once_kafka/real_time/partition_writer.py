@@ -15,13 +15,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.cause import true_cause
-from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_TRANSACTION
 from exactly_once_kafka.producer import PendingProducer, aborting_on_failure, commit
 from exactly_once_kafka.real_time.points import AFTER_BEGIN
 from exactly_once_kafka.real_time.position import BEGINNING, Position, SourceRows
 from exactly_once_kafka.real_time.row import Record
+from exactly_once_kafka.real_time.source_marker import SourceMarker
 from exactly_once_kafka.real_time.task import Task
 from exactly_once_kafka.send import ONE_SLICE, acknowledged
 
@@ -38,7 +38,7 @@ class PartitionWriter:
     """
 
     def __init__(
-        self, task: Task, settings: dict[str, Any], store: MarkerStore, point: Callable[[str], object], seconds: float
+        self, task: Task, settings: dict[str, Any], store: SourceMarker, point: Callable[[str], object], seconds: float
     ):
         self._task, self._settings, self._store, self._point = task, settings, store, point
         self.patience = Patience(seconds)
@@ -51,7 +51,7 @@ class PartitionWriter:
         """Write the next row, made of the source's record at `offset`, unless it was published before."""
         position = self._rows.position(offset)
         producer = self._producer or self._begin()
-        if position <= self._covered:
+        if self._was_published(position):
             return
         topic, value, key, partition, headers = record
         with true_cause(producer, topic):
@@ -116,6 +116,9 @@ class PartitionWriter:
         if covered < self._covered:
             raise self._task.refusal(f"the marker went back from {self._covered} to {covered}")
         return covered
+
+    def _was_published(self, position: Position) -> bool:
+        return position <= self._covered
 
     def _note(self, error: KafkaError | None, _: Message) -> None:
         if error:

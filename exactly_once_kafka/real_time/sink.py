@@ -27,21 +27,19 @@ marker's topic is not noticed. Spark hands rows to Python in batches: see docs/r
 from __future__ import annotations
 
 import functools
-import threading
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Row
 
-from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import topic_for
-from exactly_once_kafka.options import producer_settings
-from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import BEFORE_CHECKPOINT, Points, pass_by
-from exactly_once_kafka.real_time.birth import Birth
-from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
+from exactly_once_kafka.real_time.clients import Clients
+from exactly_once_kafka.real_time.partition_writer import PartitionWriter
 from exactly_once_kafka.real_time.points import BEFORE_OPEN
 from exactly_once_kafka.real_time.row import record_of, source_of
 from exactly_once_kafka.real_time.task import Task
+from exactly_once_kafka.real_time.task_writer import TaskWriter
 
 
 class RealTimeKafkaSink:
@@ -59,7 +57,7 @@ class RealTimeKafkaSink:
     query repeats the epoch, ValueError for a row that cannot be a record.
     """
 
-    kind_of_writer = PartitionWriter
+    kind_of_writer: Callable[..., PartitionWriter] = PartitionWriter
 
     def __init__(
         self,
@@ -74,43 +72,28 @@ class RealTimeKafkaSink:
     ):
         self.name, self.topic, self.points = name, topic, points
         self.marker_topic = topic_for(name, marker_topic)
-        self._servers, self._options = bootstrap_servers, {"linger_ms": 0, **options}
-        self._timeout = float(self._settings(name)["transaction.timeout.ms"]) / 1000
-        self.commit_seconds = self._timeout / 2 if commit_seconds is None else commit_seconds
-        if not 0 < self.commit_seconds < self._timeout:
+        self._clients = Clients(name, self.marker_topic, bootstrap_servers, {"linger_ms": 0, **options})
+        timeout = self._clients.timeout
+        self.commit_seconds = timeout / 2 if commit_seconds is None else commit_seconds
+        if not 0 < self.commit_seconds < timeout:
             raise ValueError(
-                f"commit_seconds is {commit_seconds:g}; expected more than 0, and less than the {self._timeout:g} s "
+                f"commit_seconds is {commit_seconds:g}; expected more than 0, and less than the {timeout:g} s "
                 "after which Kafka aborts a transaction: raise transaction_timeout_ms"
             )
 
     def open(self, partition_id: int, epoch_id: int) -> bool:
-        """Begin one task of one epoch. Nothing is asked of Kafka before there is a row."""
+        """Begin one task of one epoch."""
         self.points(BEFORE_OPEN, epoch_id)
-        self._task = Task.current(self.name, partition_id, epoch_id)
-        self._lock = threading.RLock()
-        self._failure: Exception | None = None
-        self._writer: PartitionWriter | None = None
-        self._source: tuple[str, int] | None = None
-        self._timer: threading.Timer | None = None
-        self._birth = Birth(self._task, self._settings(self.name), self._store(self.name), self._timeout)
-        if epoch_id == 0 and partition_id == 0:
-            with self._task.explaining(lambda: self._birth.patience):
-                self._birth.note()
+        point = functools.partial(_at, self.points, epoch_id)
+        task = Task.current(self.name, partition_id, epoch_id)
+        self._epoch = epoch_id
+        self._writer = TaskWriter(task, self._clients, self.kind_of_writer, point, self.commit_seconds)
+        self._writer.begin()
         return True
 
     def process(self, row: Row) -> None:
         """Write one row, unless it was published before."""
-        topic, partition, offset = source_of(row)
-        record = record_of(row, self.topic)
-        with self._lock:
-            self._raise_failure()
-            writer = self._writer_of(topic, partition)
-            with self._task.explaining(lambda: writer.patience):
-                writer.write(offset, record)
-            if self._timer is None:
-                self._timer = threading.Timer(self.commit_seconds, self._commit_early)
-                self._timer.daemon = True
-                self._timer.start()
+        self._writer.write(*source_of(row), record_of(row, self.topic))
 
     def close(self, error: Exception | None) -> None:
         """End the task: publish what it wrote, unless there is an error.
@@ -118,55 +101,9 @@ class RealTimeKafkaSink:
         No error may also mean that Spark ended the task early, or is dead: what came so far is published all the same,
         and the marker says how far that is.
         """
-        with self._lock:
-            if self._timer:
-                self._timer.cancel()
-            if self._writer is not None:
-                with self._task.explaining(self._patience):
-                    if error is None and self._failure is None:
-                        self._writer.commit()
-                    else:
-                        self._writer.abort()
-            self._raise_failure()
+        self._writer.end(publish=error is None)
         if error is None:
-            self.points(BEFORE_CHECKPOINT, self._task.epoch)
-
-    def _commit_early(self) -> None:
-        with self._lock:
-            self._timer = None
-            try:
-                if self._writer is not None and self._failure is None:
-                    with self._task.explaining(self._patience):
-                        self._writer.commit()
-            except Exception as error:  # told to whoever comes next: this is a thread of its own
-                self._failure = error
-
-    def _writer_of(self, topic: str, partition: int) -> PartitionWriter:
-        if self._writer is None:
-            with self._task.explaining(lambda: self._birth.patience):
-                self._birth.check()
-            key, point = key_of(self.name, topic, partition), functools.partial(_at, self.points, self._task.epoch)
-            self._writer = self.kind_of_writer(self._task, self._settings(key), self._store(key), point, self._timeout)
-            self._source = topic, partition
-        if self._source != (topic, partition):
-            raise self._task.refusal(
-                f"the task has rows of {self._source} and of {(topic, partition)}; expected those of one partition of "
-                "the source, as they come in Real-Time Mode without a shuffle"
-            )
-        return self._writer
-
-    def _settings(self, transactional_id: str) -> dict[str, Any]:
-        return producer_settings(transactional_id, self._servers, self._options)
-
-    def _store(self, key: str) -> MarkerStore:
-        return MarkerStore(key, self.marker_topic, self._servers, self._settings(key))
-
-    def _patience(self) -> Patience:
-        return self._writer.patience if self._writer else Patience(self._timeout)
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+            self.points(BEFORE_CHECKPOINT, self._epoch)
 
 
 def _at(points: Points, epoch: int, point: str) -> None:

@@ -44,11 +44,20 @@ SINKS = {
     "exactly once": lambda topic, servers, **options: ExactlyOnceKafkaSink(
         topic, topic, bootstrap_servers=servers, **options
     ),
+    "exactly once, by executors": lambda topic, servers, **options: ExactlyOnceKafkaSink(
+        topic, topic, bootstrap_servers=servers, writers="executors", **options
+    ),
     "at least once": lambda topic, servers, **options: AtLeastOnceKafkaSink(
         topic, bootstrap_servers=servers, **options
     ),
 }
-RUNS = (("exactly once", None), ("at least once", None), ("exactly once", 1.0), ("exactly once", 5.0))
+RUNS = (
+    ("exactly once", None),
+    ("exactly once, by executors", None),
+    ("at least once", None),
+    ("exactly once", 1.0),
+    ("exactly once", 5.0),
+)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
 from pathlib import Path
 
@@ -40,8 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.equipment.eventually import eventually
     from labs.equipment.node import BrokerError
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
     console = plain_console(stderr=True)
     directory = arguments.directory and arguments.directory.expanduser()
     try:
@@ -60,7 +57,3 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 0
-
-
-def interrupt(number: int, _) -> None:
-    raise KeyboardInterrupt

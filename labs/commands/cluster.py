@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
 
 EXAMPLES = """\
@@ -27,13 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.commands.broker import interrupt
     from labs.commands.console import plain_console
     from labs.equipment.eventually import eventually
     from labs.equipment.spark_cluster import ClusterError, SparkCluster
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
     console = plain_console(stderr=True)
     cluster = SparkCluster(arguments.workers, arguments.cores, arguments.memory, arguments.port)
     try:

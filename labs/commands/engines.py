@@ -6,6 +6,17 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+JUDGED = ("lost", "duplicated", "verdict")
+COLUMNS = {
+    "kills": ("seed", "engine", "guarantee", *JUDGED, "recoveries", "first_result"),
+    "outage": ("seed", "engine", "timeout_seconds", "away_seconds", *JUDGED),
+    "speed": ("seed", "engine", *JUDGED, "first_result", "drained", "latency_p50", "latency_p99", "memory_mb"),
+}
 
 EXAMPLES = """examples:
   python -m labs engines list
@@ -13,8 +24,11 @@ EXAMPLES = """examples:
   python -m labs engines show flink              every setting, and why
   python -m labs engines compare --kills 5       all that are installed, each with its control
   python -m labs engines compare --engines spark quix --json out/engines.json
+  python -m labs engines compare --seeds 7 8 9 --trials kills outage
 
-The exit code of compare is 0 only if every run of exactly once is valid and every control is found doubled.
+Of compare: three trials, with kills, with an outage longer than the transactions' timeout, and with neither, for speed.
+The exit code is 0 only if every run of exactly once is valid, other than one whose transactions timed out, and every
+control is found doubled.
 """
 
 
@@ -30,8 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare = orders.add_parser("compare", help="the same log, the same kills, the same judge")
     compare.add_argument("--engines", nargs="+", choices=list(ENGINES), help="(default: all that can be used)")
     compare.add_argument("--kills", type=int, default=3, metavar="N", help="in each run (default: %(default)s)")
-    compare.add_argument("--seed", type=int, default=7, help="of the log and of the kills (default: %(default)s)")
-    compare.add_argument("--records", type=int, default=40_000, metavar="N", help="(default: %(default)s)")
+    compare.add_argument("--seeds", type=int, nargs="+", default=[7], metavar="N", help="of the log and of the kills")
+    compare.add_argument("--records", type=int, default=40_000, metavar="N", help="with kills (default: %(default)s)")
+    compare.add_argument(
+        "--trials", nargs="+", choices=list(COLUMNS), default=list(COLUMNS), help="(default: all three)"
+    )
+    backlog = "records to be drained, for speed (default: %(default)s)"
+    compare.add_argument("--backlog", type=int, default=300_000, metavar="N", help=backlog)
     compare.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
 
 
@@ -56,8 +75,8 @@ def show_list(arguments: argparse.Namespace) -> int:
 
 def install(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
-    from labs.engines.environment import Environment
-    from labs.equipment.jars import flink_connector_jars
+    from labs.engines.environment import Environment, InstallFailed
+    from labs.equipment.jars import JarsNotFetched, flink_connector_jars
 
     environment = Environment.of(arguments.name)
     console = plain_console(stderr=True)
@@ -65,7 +84,11 @@ def install(arguments: argparse.Namespace) -> int:
         sizes = f"{environment.fetched_mb} MB to fetch, {environment.kept_mb} MB on disk"
         console.print(f"Installing {arguments.name}: {sizes}", soft_wrap=True)
     if arguments.name == "flink":
-        flink_connector_jars()
+        try:
+            flink_connector_jars()
+        except JarsNotFetched as error:
+            cause = str(error).partition("\n")[0]
+            raise InstallFailed(f"flink was not installed, and nothing was changed: {cause}") from error
     environment.install(lambda line: console.print(f"  {line}", soft_wrap=True))
     print(f"{arguments.name} is installed in {environment.folder}")
     return 0
@@ -92,12 +115,10 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    from rich.table import Table
-
     from labs.commands.console import plain_console
     from labs.engines.catalogue import ENGINES
     from labs.engines.environment import Environment
-    from labs.runs import engine_comparison
+    from labs.runs import engine_comparison, engine_machine
 
     usable = [name for name, each in ENGINES.items() if not each.installed_apart or Environment.of(name).installed]
     names = arguments.engines or usable
@@ -105,25 +126,41 @@ def compare(arguments: argparse.Namespace) -> int:
         if name not in usable:
             _ = Environment.of(name).python  # says what to do
     progress = plain_console(stderr=True)
-    found = engine_comparison.compare(
-        [ENGINES[name] for name in names],
-        arguments.records,
-        arguments.kills,
-        arguments.seed,
-        lambda line: progress.print(line, soft_wrap=True),
-    )
-    table = Table("engine", "guarantee", "kills", "lost", "duplicated", "verdict", "recovery, s", "first result, s")
-    for each in found.runs:
-        cells = (len(each.kills), each.audit.lost, each.audit.duplicated, each.audit.verdict)
-        times = (engine_comparison.recovery(each), each.first_result and round(each.first_result, 1))
-        table.add_row(each.engine, engine_comparison.guarantee(each), *map(str, cells), *map(str, times))
-    plain_console().print(table)
-    for each in found.runs:
-        if each.audit.reason:
-            print(f"{each.engine}, {engine_comparison.guarantee(each)}: {each.audit.reason}")
-        if found.kills and not each.exactly_once and not each.audit.duplicated:
-            print(f"{each.engine}: the control was not doubled, so these kills prove nothing of it", file=sys.stderr)
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(found.as_dict(), indent=2) + "\n")
-    return 0 if found.as_expected else 1
+    size = engine_comparison.Size(arguments.records, arguments.kills, arguments.backlog)
+    report: dict[str, Any] = {"machine": engine_machine.machine(), "size": size._asdict(), "runs": []}
+    runs = []
+    engines, say = [ENGINES[name] for name in names], lambda line: progress.print(line, soft_wrap=True)
+    for each in engine_comparison.compare(engines, arguments.seeds, size, arguments.trials, say):
+        runs.append(each)
+        report["runs"].append(each.as_dict())
+        if arguments.json:  # after each run: it takes long, and may be interrupted
+            arguments.json.parent.mkdir(parents=True, exist_ok=True)
+            arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    for table in tables(report["runs"]):
+        plain_console().print(table)
+    for each in runs:
+        if each.run.audit.reason:
+            print(f"{each.run.engine}, {engine_comparison.guarantee(each.run.exactly_once)}: {each.run.audit.reason}")
+        if not each.as_expected and not each.run.exactly_once:
+            told = "the control was not doubled, so these kills prove nothing of it"
+            print(f"{each.run.engine}, seed {each.seed}: {told}", file=sys.stderr)
+    return 0 if all(each.as_expected for each in runs) else 1
+
+
+def tables(runs: list[dict]) -> list[Table]:
+    """Return one table for each trial that there was."""
+    from rich.table import Table
+
+    made = []
+    for trial, columns in COLUMNS.items():
+        rows = [run for run in runs if run["trial"] == trial]
+        if rows:
+            table = Table(*columns, title=trial)
+            for row in rows:
+                table.add_row(*(_cell(row[column]) for column in columns))
+            made.append(table)
+    return made
+
+
+def _cell(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

@@ -8,6 +8,8 @@ import logging
 import os
 import sys
 
+from labs.equipment.interrupts import ended_as_by_ctrl_c
+
 # Commands say themselves what there is to say; py4j would log a Ctrl-C, and what fails after it, with all stacks.
 NO_LOG = logging.NullHandler()
 
@@ -57,7 +59,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     logging.getLogger().addHandler(NO_LOG)
     try:
-        return module.run(arguments)
+        with ended_as_by_ctrl_c():
+            return module.run(arguments)
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return INTERRUPTED

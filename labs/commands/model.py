@@ -25,7 +25,7 @@ EXAMPLES = """examples:
   python -m labs model --stage "at least once" --replay --draw happened.svg
 
 Without --limit a stage is explored to its first anomaly or to the end: no state of it, within the bounds, has one. The
-exit code is 0 whatever is found; 1 if Kafka disagrees with the model. All stages take about a minute and a half.
+exit code is 0 whatever is found; 1 if Kafka disagrees with the model. All stages take about two minutes.
 """
 
 

@@ -7,7 +7,6 @@ first is open. A room ends soon after its tab is closed; a reload opens another.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 
 EXAMPLES = """examples:
@@ -36,12 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.commands.broker import interrupt
     from labs.commands.console import plain_console
     from labs.room.page import RoomPage, cell_of
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
     console = plain_console(stderr=True)
     cell = cell_of({name: getattr(arguments, name) for name in OPTIONS})
     try:

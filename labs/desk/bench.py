@@ -1,11 +1,11 @@
-"""The bench of a lesson: a broker, a Spark session, and a proxy before the broker if the lesson needs one.
+"""The bench of a lesson: a broker and Spark, and if the lesson needs them a proxy before the broker and a PostgreSQL.
 
     bench = open_bench(proxy=True)
     ... bench.servers, bench.spark, bench.proxy ...
     bench.close()
 
 Guarantee: a lesson that was interrupted, or left in the middle, can be run again from its top: the bench that an
-earlier run left open is closed first. Whatever happens to the kernel, broker and JVM end with it.
+earlier run left open is closed first. Whatever happens to the kernel, broker, JVM and PostgreSQL end with it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from labs.equipment.broker import Broker, ExternalBroker, open_broker
+from labs.equipment.postgres import Postgres
 from labs.exercises.checker.interpreter import end_idle
 from labs.faults.proxy import Proxy, proxied_broker
 
@@ -56,8 +57,14 @@ class LessonBench:
             raise RuntimeError("this bench has no Spark: it was opened with open_bench(spark=False)")
         return self._spark
 
+    def open_postgres(self) -> Postgres:
+        """Start a PostgreSQL with an empty database, which is closed with the bench. Raises PostgresError."""
+        postgres = Postgres()
+        self._open.callback(postgres.close)
+        return postgres.start()
+
     def close(self) -> None:
-        """Stop queries, session, broker, proxy, and what the checker keeps warm. A second call does nothing."""
+        """Stop all that stands on the bench, queries first, and what the checker keeps warm. Twice is once."""
         atexit.unregister(self.close)
         self._open.close()
 

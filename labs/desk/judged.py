@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import linecache
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from labs.exercises.checker.source_code import MARK, solution_of
 
 
 class Executed:
-    """The notebook's marked cells in the order in which they were executed, as far as they came after the first import.
+    """The notebook's marked cells in the order in which they were executed.
 
     `In` has them too, but not where a notebook is run without a history, as nbval does.
     """
@@ -27,11 +28,18 @@ class Executed:
     def watch(self, shell: Any) -> None:
         """Keep what `shell` executes from now on; None is no notebook, and has no cells."""
         if shell is not None:
+            self.cells += [text for text in _compiled_cells() if text.lstrip().startswith(MARK)]
             shell.events.register("pre_run_cell", self._keep)
 
     def _keep(self, info: Any) -> None:
         if (info.raw_cell or "").lstrip().startswith(MARK):
             self.cells.append(info.raw_cell)
+
+
+def _compiled_cells() -> list[str]:
+    """Return what was compiled in this process and is in no file: IPython keeps each cell so, for its tracebacks."""
+    known = [entry for entry in linecache.cache.values() if len(entry) > 2]
+    return ["".join(lines) for _, modified, lines, *_ in known if modified is None]
 
 
 executed = Executed()

@@ -36,16 +36,24 @@ class Work:
     directory: Path
     name: str
     exactly_once: bool = True
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
 
 class Running(Protocol):
     """An engine at work: a process group that this program started."""
 
     @property
+    def pid(self) -> int:
+        """The process id, which is the process group's too."""
+
+    @property
     def running(self) -> bool: ...
 
     def kill(self) -> None:
         """SIGKILL the whole group and wait until it is gone."""
+
+    def stop(self) -> None:
+        """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
 
     def last_line(self) -> str:
         """Return the last line that it printed."""
@@ -58,8 +66,9 @@ class Engine(Protocol):
     title: str
     promise: str  # what its documentation says of exactly once, in one sentence
     installed_apart: bool  # whether it needs an environment of its own
+    notes: str  # the files below `Work.directory` that say what is done, as a glob; empty if Kafka alone knows
 
-    def settings(self, exactly_once: bool) -> tuple[Setting, ...]:
+    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
         """Return what is not left at its default."""
 
     def start(self, work: Work) -> Running:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work, as_options
 from labs.engines.environment import Environment
-from labs.engines.program import EngineProcess
+from labs.engines.program import TEMPORARY, EngineProcess
 from labs.equipment.jars import flink_connector_jars
 from labs.equipment.java import find_java
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, WINDOW_MS
@@ -26,8 +26,9 @@ class FlinkEngine:
         "times out between a checkpoint and the restart."
     )
     installed_apart = True
+    notes = "checkpoints/*/chk-*/_metadata"
 
-    def settings(self, exactly_once: bool) -> tuple[Setting, ...]:
+    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
         """Return the job's configuration, and the options of its tables with `source: ` and `sink: ` before them."""
         shared = (
             Setting("execution.checkpointing.interval", f"{COMMIT_SECONDS} s", "what is committed is visible then"),
@@ -66,7 +67,7 @@ class FlinkEngine:
             ),
             Setting(
                 f"{OF_SINK}properties.transaction.timeout.ms",
-                str(TRANSACTION_TIMEOUT_MS),
+                str(transaction_timeout_ms),
                 "more than a checkpoint and a restart last, or data is lost; at most the broker's "
                 "transaction.max.timeout.ms of 15 minutes, which the default of one hour exceeds",
             ),
@@ -83,17 +84,19 @@ class FlinkEngine:
             work.directory,
             JAVA_HOME=str(java.home),
             JVM_ARGS=JVM,
+            # Java's own variable, since Flink's is cut at every space.
+            JDK_JAVA_OPTIONS=f'"-Djava.io.tmpdir={work.directory / TEMPORARY}"',
             FLINK_LOG_DIR=str(work.directory),
         )
 
     def order(self, work: Work) -> dict[str, object]:
         """Return what the program is told."""
-        settings = self.settings(work.exactly_once)
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
         checkpoints = work.directory / "checkpoints"
         configuration = {each.name: each.value for each in settings if ": " not in each.name}
         configuration |= {
             "execution.checkpointing.dir": f"file://{checkpoints}",  # as it is: Flink would take %20 for a name
-            "io.tmp.dirs": str(work.directory / "tmp"),
+            "io.tmp.dirs": str(work.directory / TEMPORARY),
             "pipeline.jars": ";".join(jar.resolve().as_uri() for jar in flink_connector_jars()),
         }
         if latest := latest_checkpoint(checkpoints):

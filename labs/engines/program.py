@@ -8,16 +8,23 @@ from pathlib import Path
 
 from labs.equipment.child_process import ChildProcess
 
+TEMPORARY = "tmp"
+
 
 class EngineProcess:
-    """`python -I program ORDER`: isolated, since none of the lab's packages may get into another environment."""
+    """`python -I program ORDER`: isolated, since none of the lab's packages may get into another environment.
+
+    Its temporary files go when it ends, however it ends: they are in `directory`, below TEMPORARY.
+    """
 
     def __init__(self, python: Path, program: Path, order: dict[str, object], directory: Path, **variables: str):
-        directory.mkdir(parents=True, exist_ok=True)
+        temporary = directory / TEMPORARY
+        temporary.mkdir(parents=True, exist_ok=True)
         command = [str(python), "-I", "-u", str(program), json.dumps(order)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        environment |= {"TMPDIR": str(temporary)} | variables
         self._process = ChildProcess(
-            command, directory / "engine.log", cwd=directory, env=environment | variables, stdin=None
+            command, directory / "engine.log", temporary, cwd=directory, env=environment, stdin=None
         )
 
     @property
@@ -32,6 +39,10 @@ class EngineProcess:
     def kill(self) -> None:
         """SIGKILL the whole group, the JVM too, and wait until it is gone."""
         self._process.kill()
+
+    def stop(self) -> None:
+        """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
+        self._process.stop()
 
     def last_line(self) -> str:
         """Return the last line that it has printed."""

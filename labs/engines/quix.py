@@ -22,8 +22,9 @@ class QuixEngine:
         "Results, changelog and offsets are one transaction of Kafka; the state on disk may be behind and is caught up."
     )
     installed_apart = True
+    notes = ""  # the offsets are in Kafka, in the same transaction
 
-    def settings(self, exactly_once: bool) -> tuple[Setting, ...]:
+    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
         """Return the arguments of `Application`, their values as JSON."""
         guarantee = (
             "results, changelog and offsets of the group in one transaction"
@@ -44,7 +45,7 @@ class QuixEngine:
         )
         if not exactly_once:
             return shared
-        producer = {"transactional.id": NAME, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+        producer = {"transactional.id": NAME, "transaction.timeout.ms": transaction_timeout_ms}
         why = (
             "the default id is a new one at each start: nobody would end what a killed run left open, and it would "
             "hide what comes after it until its timeout. One id is right for one instance only"
@@ -57,7 +58,7 @@ class QuixEngine:
 
     def order(self, work: Work) -> dict[str, object]:
         """Return what the program is told."""
-        settings = self.settings(work.exactly_once)
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
         application = {each.name: json.loads(each.value.replace(NAME, work.name)) for each in settings}
         application |= {
             "broker_address": work.bootstrap_servers,

@@ -17,8 +17,9 @@ class SparkEngine:
         "A micro-batch is replayed with the same input; foreachBatch alone is at least once, the sink makes it once."
     )
     installed_apart = False
+    notes = "checkpoint/commits/[0-9]*"
 
-    def settings(self, exactly_once: bool) -> tuple[Setting, ...]:
+    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
         """Return the options of `python -m labs run`."""
         shared = (
             Setting("trigger", str(COMMIT_SECONDS), "seconds between two micro-batches, as often as the others commit"),
@@ -33,7 +34,7 @@ class SparkEngine:
             Setting("sink", "exactly-once", "one transaction per micro-batch, with a marker that names the batch"),
             Setting(
                 "transaction-timeout-ms",
-                str(TRANSACTION_TIMEOUT_MS),
+                str(transaction_timeout_ms),
                 "a batch that lasts longer is aborted and replayed; nothing is lost by it",
             ),
             *shared,
@@ -41,9 +42,8 @@ class SparkEngine:
 
     def start(self, work: Work) -> Running:
         """Start the job on its checkpoint."""
-        options: dict[str, Any] = {
-            name.replace("-", "_"): value for name, value in as_options(self.settings(work.exactly_once)).items()
-        }
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
+        options: dict[str, Any] = {name.replace("-", "_"): value for name, value in as_options(settings).items()}
         return JobProcess(
             bootstrap_servers=work.bootstrap_servers,
             checkpoint=work.directory / "checkpoint",

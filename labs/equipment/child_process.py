@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +21,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.leash import Leash
 
+ORDERLY = signal.SIGTERM  # what ends a process in its own time, unless it wants another signal for that
 ROUTINE = re.compile(r"\t|\S+ INFO ")  # lines of a Java log that seldom tell why a process ended
 
 
@@ -60,14 +62,19 @@ class ChildProcess:
 
     @property
     def has_group(self) -> bool:
-        """Whether anything is left of the process and what it started: a child may outlive it for a while."""
+        """Whether anything of the process and what it started still runs: a child may outlive it for a while.
+
+        What has ended counts no more, though whoever inherited it has not asked how: that may take an init a second,
+        and the first process of a container never does it.
+        """
         try:
             os.killpg(self.group, 0)
         except ProcessLookupError:
             return False
         except PermissionError:  # somebody else's, as macOS says of one that is just ending
             pass
-        return True
+        # Twice, since one that is just being forked is not in the first list.
+        return any(_runs_in(self.group, pid) for _ in range(2) for pid in psutil.pids())
 
     @property
     def paused(self) -> bool:
@@ -101,8 +108,19 @@ class ChildProcess:
         with interrupts_wait():
             self.signal(signal.SIGKILL)
             self._process.wait()
-            eventually(lambda: not self.has_group)
+            eventually(lambda: not self.has_group, interval=0.01)
             self._leash.release()
+
+    def stop(self, patience: float = 30.0, number: int = ORDERLY) -> None:
+        """Signal the process and what it started, wait `patience` seconds at most, and kill what is left."""
+        self.signal(number)
+        self.resume()  # while paused it would not hear
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self.kill()
 
     def pause(self) -> None:
         """SIGSTOP: the process is frozen, all of it when this returns, and does not know it."""
@@ -129,6 +147,24 @@ class ChildProcess:
     def last_lines(self, count: int = 15) -> str:
         """Return the end of what the process printed, less a log's routine, for an error message."""
         return f"Last lines of {self.log_file}:\n{last_lines(self.output(), count)}"
+
+
+def _runs_in(group: int, pid: int) -> bool:
+    """Tell whether a process of this id belongs to the group, and has not ended."""
+    with contextlib.suppress(ProcessLookupError, PermissionError, psutil.Error):
+        return os.getpgid(pid) == group and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how many bytes of memory a process and its descendants have now; shared pages count in each."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += each.memory_info().rss
+    return total
 
 
 def last_lines(text: str, count: int = 15) -> str:

@@ -39,6 +39,10 @@ class JarRefused(RuntimeError):
     """A jar is missing, unknown, or not the one whose sum is committed."""
 
 
+class JarsNotFetched(JarRefused):
+    """The jars are not here, and could not be fetched: there is no network, most likely."""
+
+
 @functools.cache
 def broker_jars() -> tuple[Path, ...]:
     """Return the broker's class path, fetched if need be and verified. Raises JarRefused."""
@@ -108,7 +112,7 @@ def _fetch(endpoint: str, anew: bool = False) -> list[Path]:
     try:
         return sorted(jgo.build(endpoint, update=anew).all_jars)
     except Exception as error:
-        raise JarRefused(
+        raise JarsNotFetched(
             f"the jars of {endpoint} could not be fetched: {error}\n"
             "They are needed once; connect to the network and run: python -m labs setup"
         ) from error

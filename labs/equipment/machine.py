@@ -36,6 +36,8 @@ def _python() -> str:
 
 
 def _packages() -> str:
+    if not REQUIREMENTS.exists():
+        return "as pip chose them; the versions that the lab was tested with are those of a checkout, by make setup"
     pins = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)", REQUIREMENTS.read_text(), re.MULTILINE)
     wrong = [f"{name} {have} instead of {pin}" for name, pin in pins if (have := _installed(name)) != pin]
     if wrong:

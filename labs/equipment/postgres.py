@@ -12,7 +12,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -64,11 +63,15 @@ class Postgres:
 
     def stop(self) -> None:
         """Shut down cleanly. Open transactions are rolled back, clients are disconnected."""
-        self._end(signal.SIGINT)
+        if self._process:
+            self._process.stop(number=signal.SIGINT)
+        self._process = None  # what it said last does not concern the next start
 
     def kill(self) -> None:
         """SIGKILL: no clean-up, as in a power cut of the process."""
-        self._end(signal.SIGKILL)
+        if self._process:
+            self._process.kill()
+        self._process = None
 
     def restart(self) -> Postgres:
         """Stop cleanly and start again with the same data and address."""
@@ -99,15 +102,6 @@ class Postgres:
             state = (self.directory / "data" / "postmaster.pid").read_text().split("\n")
             return state[0] == str(self.pid) and state[7:8] == ["ready   "]  # the file of a killed server stays behind
         return False
-
-    def _end(self, number: int) -> None:
-        if self._process:
-            self._process.signal(number)
-            try:
-                self._process.wait(30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._process = None  # what it said last does not concern the next start
 
     def _last_lines(self) -> str:
         return self._process.last_lines() if self._process else "It left no log."

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from labs.equipment.eventually import eventually
@@ -25,13 +26,22 @@ DEPLOY = "org.apache.spark.deploy"
 class SparkCluster:
     """A master and `workers` workers. Each worker has `cores` and `memory` for executors: one executor of 1 GB.
 
-    `master` is what SPARK_MASTER must be; its port is `port`, or a free one.
+    `master` is what SPARK_MASTER must be; its port is `port`, or a free one. `hosts` are the workers' addresses, in
+    turn: Spark takes each for a machine of its own. Linux has all of 127.0.0.0/8.
     """
 
-    def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g", port: int | None = None):
+    def __init__(
+        self,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "1g",
+        port: int | None = None,
+        hosts: Sequence[str] = ("127.0.0.1",),
+    ):
         if workers < 1:
             raise ClusterError(f"a cluster has one worker or more, not {workers}")
         self._count, self._cores, self._memory, self._given_port = workers, cores, memory, port
+        self._hosts = hosts
         self._port = port or free_ports(1)[0]
         self._directory: Path | None = None
         self._master: Daemon | None = None
@@ -104,15 +114,16 @@ class SparkCluster:
         raise AssertionError("unreachable")
 
     def _start_worker(self, n: int) -> Daemon:
-        options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--cores", str(self._cores)]
+        host = self._hosts[n % len(self._hosts)]
+        options = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", str(self._cores)]
         options += ["--memory", self._memory, "--work-dir", "work", self.master]
-        return self._daemon(f"worker-{n}", "worker.Worker", options, "Successfully registered with master")
+        return self._daemon(f"worker-{n}", "worker.Worker", options, "Successfully registered with master", host)
 
-    def _daemon(self, name: str, class_name: str, options: list[str], ready: str) -> Daemon:
+    def _daemon(self, name: str, class_name: str, options: list[str], ready: str, host: str = "127.0.0.1") -> Daemon:
         assert self._directory, "started"
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
-        return Daemon(name, f"{DEPLOY}.{class_name}", options, ready, directory, self._directory)
+        return Daemon(name, f"{DEPLOY}.{class_name}", options, ready, directory, self._directory, host)
 
     def __enter__(self) -> SparkCluster:
         return self.start()

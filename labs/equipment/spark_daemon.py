@@ -36,16 +36,27 @@ class ClusterError(RuntimeError):
 
 
 class Daemon:
-    """A Spark daemon: `class_name` with `arguments`, run in `directory`; `temporary` is deleted if we die.
+    """A Spark daemon: `class_name` with `arguments`, run in `directory` at `host`; `temporary` is deleted if we die.
 
     It is ready when its log says `ready`.
     """
 
-    def __init__(self, name: str, class_name: str, arguments: list[str], ready: str, directory: Path, temporary: Path):
+    def __init__(
+        self,
+        name: str,
+        class_name: str,
+        arguments: list[str],
+        ready: str,
+        directory: Path,
+        temporary: Path,
+        host: str = "127.0.0.1",
+    ):
         self.name, self._ready = name, ready
         self.directory, self.log_file = directory, directory / f"{name}.log"
         command = [str(SPARK_HOME / "bin" / "spark-class"), class_name, *arguments]
-        self._process = ChildProcess(command, self.log_file, temporary, cwd=directory, env=_environment(directory))
+        self._process = ChildProcess(
+            command, self.log_file, temporary, cwd=directory, env=_environment(directory, host)
+        )
 
     @property
     def pid(self) -> int | None:
@@ -81,7 +92,7 @@ class Daemon:
         return self._process.last_lines(count)
 
 
-def _environment(directory: Path) -> dict[str, str]:
+def _environment(directory: Path, host: str) -> dict[str, str]:
     # What a user has set for a Spark of his own (SPARK_WORKER_CORES, SPARK_CONF_DIR, …) is not meant for this one.
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     return inherited | {
@@ -89,7 +100,7 @@ def _environment(directory: Path) -> dict[str, str]:
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_CONF_DIR": str(directory),
         "SPARK_LOCAL_DIRS": str(directory),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": " ".join(OPTIONS),
         "LC_ALL": "C.UTF-8",  # a JVM cannot enter café/ in the C locale

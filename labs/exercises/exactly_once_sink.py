@@ -24,8 +24,8 @@ PER_WINDOW = 12
 
 
 def _round(*faults: tuple[str, int, str]) -> Round:
-    """Six windows of 4 IPs, a batch for each, and a request 10 s later; batches 2 to 7 publish a window each."""
-    accesses = list(classroom(windows=6, clients=4, per_window=3))
+    """Four windows of 4 IPs, a batch for each, and a request 10 s later; batches 2 to 5 publish a window each."""
+    accesses = list(classroom(windows=4, clients=4, per_window=3))
     expected = count_by_window(accesses)
     return Round([*accesses, (accesses[-1][0] + CLOSING_DELAY_MS, CLOSING_IP)], expected, PER_WINDOW, faults)
 

@@ -143,6 +143,10 @@ class JobProcess:
         """SIGKILL the whole group and wait until the job is gone."""
         self._process.kill()
 
+    def stop(self) -> None:
+        """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
+        self._process.stop()
+
     def pause(self) -> None:
         """SIGSTOP: the job is frozen and does not know it."""
         self._process.pause()

@@ -11,9 +11,7 @@ import math
 import os
 import secrets
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -110,12 +108,8 @@ class RoomPage:
     def close(self) -> None:
         """End the server: at its leisure, since it ends the room then."""
         try:
-            self._process.signal(signal.SIGTERM)
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            pass
+            self._process.stop()
         finally:
-            self._process.kill()
             shutil.rmtree(self._folder, ignore_errors=True)
 
 

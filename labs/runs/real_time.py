@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from exactly_once_kafka.real_time.points import REAL_TIME_POINTS
@@ -56,9 +56,9 @@ def kill_control(servers: str, jobs: int = 1) -> KillReport:
         return KillReport(CONTROL, 0, jobs, trial.audited())
 
 
-def kill_all(servers: str, kills: int, jobs: int) -> Iterator[KillReport]:
+def kill_all(servers: str, kills: int, jobs: int, points: Sequence[str] = REAL_TIME_POINTS) -> Iterator[KillReport]:
     """Yield a report for each point, of `kills` kills, `jobs` of them of whole jobs; at last that of the control."""
-    for point in REAL_TIME_POINTS:
+    for point in points:
         yield kill_at(servers, point, kills - jobs, jobs)
     yield kill_control(servers, jobs)
 
@@ -67,10 +67,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m labs.runs.real_time", description=__doc__)
     parser.add_argument("--kills", type=int, default=30, help="at each point (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="of these, how many kill the whole job")
+    parser.add_argument("--points", nargs="+", choices=REAL_TIME_POINTS, default=REAL_TIME_POINTS, metavar="POINT")
     arguments = parser.parse_args()
     good = True
     with Broker() as broker:
-        for report in kill_all(broker.bootstrap_servers, arguments.kills, arguments.jobs):
+        for report in kill_all(broker.bootstrap_servers, arguments.kills, arguments.jobs, arguments.points):
             good &= report.as_expected
             line = {"point": report.point, "workers": report.workers, "jobs": report.jobs}
             line |= {"expected": report.audit.expected, "lost": report.audit.lost}

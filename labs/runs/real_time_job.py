@@ -36,8 +36,8 @@ class RealTimeJob:
     epoch: int = 1_000
 
     def start(self, kind: type[RealTimeKafkaSink] = RealTimeKafkaSink) -> StreamingQuery:
-        """Start the query in this process's session, through a sink of this kind."""
-        spark = spark_session()
+        """Start the query through a sink of this kind, in a session of its own on this process's Spark."""
+        spark = spark_session().newSession()  # what is set here must not be set for other queries
         spark.conf.set(SHORTEST, str(min(self.epoch, 5_000)))
         rows = report_each(read_source(spark, self.servers, self.source))
         epoch = f"{self.epoch} milliseconds"

@@ -28,6 +28,7 @@ from labs.evidence.readers.results import read_results
 from labs.faults.task_fault import TaskFaults
 from labs.runs.real_time_feed import PARTITIONS, Feed
 from labs.runs.real_time_job import RealTimeJob
+from labs.runs.real_time_progress import failed, over, read_to
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 150  # seconds for anything to happen: a restart may have to wait for a transaction to time out
@@ -63,7 +64,7 @@ class RealTimeTrial:
         query = self.start()
         with self.faults.armed(point, run=str(query.runId)) as struck:
             try:
-                eventually(lambda: (struck.exists() and not query.isActive) or _failed(query, struck), PATIENCE)
+                eventually(lambda: (struck.exists() and not query.isActive) or failed(query, struck), PATIENCE)
             finally:
                 query.stop()
 
@@ -71,7 +72,7 @@ class RealTimeTrial:
     def frozen_job(self, point: str) -> Iterator[Callable[[], None]]:
         """Run the query as a job until it freezes at `point`, worker and all; yields what lets it go on, to its end."""
         with self.faults.armed(point, "freeze", first_epoch=1) as struck, self.job_process() as job:
-            eventually(lambda: (struck.exists() and job.paused) or _over(job), PATIENCE)
+            eventually(lambda: (struck.exists() and job.paused) or over(job), PATIENCE)
 
             def go_on() -> None:
                 job.resume()
@@ -84,7 +85,7 @@ class RealTimeTrial:
         """Run the query as a job of its own, and kill it in the middle of an epoch whose first rows are published."""
         with self.job_process() as job:
             known = self.epochs_done()
-            eventually(lambda: self.epochs_done() > known or _over(job), PATIENCE)
+            eventually(lambda: self.epochs_done() > known or over(job), PATIENCE)
             end = self._published()
             eventually(lambda: self._published() > end + 10, PATIENCE)
             job.kill()
@@ -100,7 +101,7 @@ class RealTimeTrial:
     def kill_job(self, point: str) -> None:
         """Run the query as a job of its own until it is killed at `point`."""
         with self.faults.armed(point, "job", first_epoch=1) as struck, self.job_process() as job:
-            eventually(lambda: struck.exists() or _over(job), PATIENCE)
+            eventually(lambda: struck.exists() or over(job), PATIENCE)
             eventually(lambda: job.exit_code is not None, PATIENCE)
 
     @contextlib.contextmanager
@@ -122,7 +123,7 @@ class RealTimeTrial:
         query = query or self.start()
         ends = end_offsets(self.job.servers, self.job.source)
         try:
-            eventually(lambda: _read_to(query, self.job.source, ends) or _failed(query), PATIENCE)
+            eventually(lambda: read_to(query, self.job.source, ends) or failed(query), PATIENCE)
         finally:
             query.stop()
         return audit(self.feed.sent, read_results(self.job.servers, self.job.topic))
@@ -136,26 +137,3 @@ class RealTimeTrial:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _failed(query: StreamingQuery, struck: Path | None = None) -> bool:
-    """Raise what a query failed of that nobody struck."""
-    if not query.isActive and not (struck and struck.exists()):
-        query.awaitTermination()  # raises
-        raise RuntimeError("the query ended by itself, which it never should")
-    return False
-
-
-def _over(job: ChildProcess) -> bool:
-    if job.exit_code is not None:
-        raise RuntimeError(f"the job ended by itself: {job.output()[-2000:]}")
-    return False
-
-
-def _read_to(query: StreamingQuery, source: str, ends: dict[int, int]) -> bool:
-    """Tell whether the query has noted in its checkpoint that it read the source to these ends."""
-    progress = query.lastProgress
-    if not progress:
-        return False
-    at = json.loads(progress.sources[0].endOffset)[source]
-    return {int(partition): offset for partition, offset in at.items()} == ends

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -67,15 +69,18 @@ def test_of_several_cells_those_count_that_define_what_the_exercise_asks_for():
     assert read_source("two_phase", [SKELETON, other]).text == other, "then the last one, to be told what is missing"
 
 
-def test_cells_are_known_where_a_notebook_keeps_no_history():
+def test_cells_are_known_where_a_notebook_keeps_no_history(monkeypatch):
+    monkeypatch.setattr(linecache, "cache", {})  # what other tests have executed
     shell = InteractiveShell()
+    shell.run_cell("1 + 1", store_history=False)
+    shell.run_cell(SKELETON, store_history=False)  # before `check` is imported, as in the notebook of an exercise
     executed = Executed()
     executed.watch(shell)
     executed.watch(None)  # no notebook
-    shell.run_cell("1 + 1", store_history=False)
-    shell.run_cell(SKELETON, store_history=False)
+    shell.run_cell("2 + 2", store_history=False)
     shell.run_cell(RIGHT, store_history=True)
-    assert executed.cells == [SKELETON, RIGHT]
+    shell.run_cell(SKELETON, store_history=False)
+    assert executed.cells == [SKELETON, RIGHT, SKELETON]
 
 
 def test_a_lesson_that_closes_its_bench_ends_what_the_checker_kept_warm():

@@ -1,10 +1,12 @@
 """Each engine is killed once on the way: exactly once nothing is lost or doubled, and a control is found doubled.
 
-Spark's own control is not here: it remembers a batch some milliseconds after it has written it, so one kill at a random
-moment seldom doubles anything. Its fault points do, each time (tests/faults/test_job.py and lesson 06).
+And each is struck at its commit, and away for longer than its transactions last: what is noted before it is committed,
+as in Flink's two phases, is then lost; what is noted with it is counted again.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,10 @@ from labs.commands.main import main
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
 from labs.engines.environment import ENVIRONMENTS
+from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
-from labs.runs.engine_kills import draw_kills, slices
+from labs.runs.engine_kills import draw_kills, results_by_window, slices
+from labs.runs.engine_outage import run_outage
 from labs.runs.engine_run import run_engine
 
 LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
@@ -26,10 +30,17 @@ def installed():
         assert main(["engines", "install", name]) == 0
 
 
+def leftovers() -> set[Path]:
+    """Return what Flink has left where Java keeps temporary files unless it is told otherwise: 44 MB for each kill."""
+    return set(Path("/tmp").glob("flink-*"))
+
+
 def killed_once(engine, exactly_once, broker, tmp_path):
     name = f"{engine}-{'once' if exactly_once else 'control'}"
     work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", tmp_path / "a folder", name, exactly_once)
+    before = leftovers()
     run = run_engine(ENGINES[engine], work, LOG, kills=1, seed=7)
+    assert leftovers() <= before
     assert (len(run.kills), len(run.recoveries)) == (1, 1), run.audit
     return run.audit
 
@@ -40,15 +51,33 @@ def test_a_kill_neither_loses_nor_doubles(engine, broker, tmp_path):
     assert (audit.lost, audit.duplicated, str(audit.verdict)) == (0, 0, "valid"), audit
 
 
-@pytest.mark.parametrize("engine", ENVIRONMENTS)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_same_kill_doubles_the_control_and_loses_nothing(engine, broker, tmp_path):
     audit = killed_once(engine, False, broker, tmp_path)
     assert audit.lost == 0, audit
     assert audit.duplicated > 0, audit
 
 
+@pytest.mark.parametrize(("engine", "loses"), [("spark", False), ("flink", True), ("quix", False)])
+def test_an_outage_longer_than_the_transactions_loses_what_was_noted_before_its_commit(engine, loses, tmp_path):
+    with proxied_broker() as (broker, proxy):
+        work = Work(broker.bootstrap_servers, "in", "out", tmp_path / "a folder", engine, True, 10_000)
+        run = run_outage(ENGINES[engine], work, LOG, proxy, seed=7, outage_seconds=16)
+    steps = {what: second for second, what in reversed(run.steps)}
+    assert steps["rows in Kafka"] <= steps["commit asked for"] <= steps["killed"] < steps["aborted by Kafka"] < 16, run
+    assert run.audit.duplicated == 0, run
+    assert (run.audit.lost > 0) == loses, run
+    if loses:
+        assert steps["rows in Kafka"] < steps["noted as done"] < steps["commit asked for"], run
+
+
 def test_kills_are_drawn_alike_for_a_seed_and_fall_into_second_halves():
     assert draw_kills(LOG, 2, seed=3) == draw_kills(LOG, 2, seed=3) != draw_kills(LOG, 2, seed=4)
+    first_of_a_window, sum_so_far = set(), 0
+    for _, count in results_by_window(LOG):
+        first_of_a_window.add(sum_so_far + 1)
+        sum_so_far += count
+    assert {kill.results for kill in draw_kills(LOG, 2, seed=3)} < first_of_a_window
     assert [access for part in slices(LOG, 2) for access in part] == LOG
     with pytest.raises(ValueError, match="12,000 records are too few for 40 kills"):
         draw_kills(LOG, 40, seed=3)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from labs.engines.environment import ENVIRONMENTS, Environment, InstallFailed, NotInstalled
+from labs.equipment.eventually import eventually
 from labs.equipment.ports import free_ports
 
 CLOSED = f"http://127.0.0.1:{free_ports(1)[0]}/simple"
@@ -35,6 +39,35 @@ def test_install_without_a_network_is_one_line_and_leaves_nothing(offline):
     assert refusal.startswith("python -m labs engines: quix was not installed, and nothing was changed: ")
     assert "Traceback" not in ran.stderr
     assert list(offline.iterdir()) == []
+
+
+def test_flink_without_a_network_is_one_line_and_leaves_nothing(offline, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # where jars are kept
+    for variable in ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(variable, CLOSED)
+    command = [sys.executable, "-m", "labs", "engines", "install", "flink"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 1
+    _, refusal = ran.stderr.splitlines()
+    assert refusal.startswith("python -m labs engines: flink was not installed, and nothing was changed: the jars of ")
+    assert not offline.exists()
+
+
+def test_ctrl_c_while_installing_leaves_nothing(offline, monkeypatch, tmp_path):
+    said = tmp_path / "said"
+    with socket.create_server(("127.0.0.1", 0)) as silent, said.open("w") as stderr:  # an index that never answers
+        for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"):
+            monkeypatch.setenv(variable, f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
+        command = [sys.executable, "-m", "labs", "engines", "install", "quix"]
+        started = subprocess.Popen(command, stderr=stderr, cwd=Path(__file__).parents[2], start_new_session=True)
+        silent.settimeout(60)
+        asked, _ = silent.accept()
+        os.killpg(started.pid, signal.SIGINT)
+        assert started.wait(30) == 130
+        asked.close()
+    assert said.read_text().endswith("\nstopped\n")
+    assert "Traceback" not in said.read_text()
+    eventually(lambda: list(offline.iterdir()) == [])
 
 
 def test_what_is_not_installed_says_how_it_is(offline):

@@ -19,6 +19,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.node import answers
 from labs.equipment.ports import PortTaken
 from labs.equipment.topics import admin, create_topic, end_offsets
+from tests.processes import runs
 
 # Starts a broker in the directory that is named, if one is, says so, and stays until it is killed.
 PARENT = """
@@ -74,14 +75,6 @@ def read(broker, topic: str) -> list[bytes]:
         while consumer.position(partition) < end:
             values += [record.value for records in consumer.poll(1000).values() for record in records]
     return values
-
-
-def gone(pid: int) -> bool:
-    """Tell whether a process has ended, though perhaps nobody has asked for its exit code yet."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def leashes() -> list[psutil.Process]:
@@ -173,7 +166,7 @@ def test_a_broker_that_is_offered_anothers_ports_takes_others_and_leaves_nothing
         assert other.bootstrap_servers != broker.bootstrap_servers
         assert answers(other.nodes[0].port)
         pid = other.nodes[0].pid
-    assert gone(pid)
+    assert not runs(pid)
     assert not other.directory.exists()
 
 
@@ -258,9 +251,9 @@ def test_three_nodes_form_a_cluster_that_survives_one():
 def test_sigkill_of_the_parent_leaves_no_java_and_keeps_a_given_directory(tmp_path):
     with parent(str(tmp_path)) as process:
         directory, pid = Path(process.stdout.readline().strip()), int(process.stdout.readline())
-        assert not gone(pid)
+        assert runs(pid)
         process.kill()
-    eventually(lambda: gone(pid), timeout=10)
+    eventually(lambda: not runs(pid), timeout=10)
     assert (directory / "node-0" / "data" / "meta.properties").exists()
 
 
@@ -269,7 +262,7 @@ def test_sigkill_of_the_parent_leaves_no_java_and_no_temporary_directory():
         directory, pid = Path(process.stdout.readline().strip()), int(process.stdout.readline())
         assert directory.is_dir()
         process.kill()
-    eventually(lambda: gone(pid))
+    eventually(lambda: not runs(pid))
     eventually(lambda: not directory.exists())
 
 
@@ -278,7 +271,7 @@ def test_sigkill_of_the_parent_while_it_formats_leaves_nothing_either():
         directory = Path(process.stdout.readline().strip())
         [java] = eventually(lambda: [p for p in java_below(process.pid) if "StorageTool" in " ".join(p.cmdline())])
         process.kill()
-    eventually(lambda: gone(java.pid))
+    eventually(lambda: not runs(java.pid))
     eventually(lambda: not directory.exists())
 
 
@@ -330,7 +323,7 @@ def test_the_command_ends_cleanly_when_told(number):
         process.send_signal(number)
         output, said = process.communicate(timeout=30)
         assert process.returncode == 0
-    assert gone(java.pid)
+    assert not runs(java.pid)
     assert output == ""
     [log] = re.findall(r"^Log: (.+broker\.log)$", said, re.MULTILINE)
     assert not Path(log).exists()

@@ -14,10 +14,12 @@ import pytest
 from labs.equipment.child_process import ChildProcess, last_lines
 from labs.equipment.eventually import eventually
 from labs.equipment.leash import Leash
+from tests.processes import runs
 
 ROOT = Path(__file__).parents[2]
 # Starts a child of its own, says its process id, and waits.
 FAMILY = "import subprocess, signal; print(subprocess.Popen(['sleep', '600']).pid, flush=True); signal.pause()"
+PR_SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def test_kill_ends_what_it_started_too(family):
     process, child = family
     process.kill()
     assert process.exit_code == -signal.SIGKILL
-    assert not psutil.pid_exists(child)
+    assert not runs(child)
 
 
 def test_an_interrupt_while_it_starts_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -72,7 +74,28 @@ def test_a_pause_freezes_all_of_it_and_it_can_be_killed_then(family):
     assert process.paused
     eventually(lambda: psutil.Process(child).status() == psutil.STATUS_STOPPED)
     process.kill()
-    assert not psutil.pid_exists(child)
+    assert not runs(child)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_stop_lets_it_end_in_its_own_time(tmp_path, paused):
+    tidy = (
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit('tidied up')); print('up', flush=True)"
+    )
+    process = ChildProcess([sys.executable, "-c", f"{tidy}; signal.pause()"], tmp_path / "log")
+    eventually(process.output)
+    if paused:
+        process.pause()
+    process.stop()
+    assert (process.exit_code, process.last_line()) == (1, "tidied up")
+
+
+def test_stop_kills_what_does_not_end(tmp_path):
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+    process = ChildProcess([sys.executable, "-c", deaf], tmp_path / "log")
+    eventually(process.output)
+    process.stop(patience=0.1)
+    assert process.exit_code == -signal.SIGKILL
 
 
 def test_what_outlives_the_process_is_still_killed(family):
@@ -81,7 +104,26 @@ def test_what_outlives_the_process_is_still_killed(family):
     eventually(lambda: process.pid is None)
     assert process.has_group
     process.kill()
-    assert not psutil.pid_exists(child)
+    assert not runs(child)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process inherit orphans as an init does")
+def test_a_kill_does_not_wait_for_an_init_that_never_asks_how_an_orphan_ended(tmp_path):
+    program = f"""
+import ctypes, sys
+from pathlib import Path
+import psutil
+from labs.equipment.child_process import ChildProcess
+from labs.equipment.eventually import eventually
+assert ctypes.CDLL(None).prctl({PR_SET_CHILD_SUBREAPER}, 1) == 0
+process = ChildProcess([sys.executable, "-c", {FAMILY!r}], Path({str(tmp_path / "log")!r}))
+child = int(eventually(process.output, timeout=30))
+process.kill()
+print(psutil.Process(child).status(), process.has_group, process.exit_code)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert ran.stdout.split() == ["zombie", "False", "-9"], ran.stderr
 
 
 def test_a_paused_family_does_not_outlive_a_parent_that_is_killed(tmp_path):
@@ -108,7 +150,7 @@ input()
     ) as parent:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         parent.send_signal(signal.SIGKILL)
-    eventually(lambda: not any(map(psutil.pid_exists, pids)))
+    eventually(lambda: not any(map(runs, pids)))
     eventually(lambda: not leftovers.exists())
 
 

@@ -1,7 +1,9 @@
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import pandas as pd
 import pytest
@@ -81,6 +83,16 @@ def test_wrong_and_missing_packages_are_named(monkeypatch, tmp_path):
     check = look("Packages")
     assert check.found == f"pandas {pd.__version__} instead of 0.1; no-such-package missing instead of 1.0"
     assert "make setup" in check.cure
+
+
+def test_outside_a_checkout_the_versions_are_pips_choice_but_for_sparks(monkeypatch, tmp_path):
+    pins = machine.REQUIREMENTS.read_text()
+    [spark] = re.findall(r"^pyspark==\S+", pins, re.MULTILINE)
+    extras = tomllib.loads((machine.REQUIREMENTS.parent / "pyproject.toml").read_text())["project"]
+    assert spark in extras["optional-dependencies"]["lab"]  # the sums of the connector's jars are for no other
+    monkeypatch.setattr(machine, "REQUIREMENTS", tmp_path / "requirements.txt")
+    assert look("Packages").passed
+    assert "as pip chose them" in look("Packages").found
 
 
 def test_an_old_python_is_told(monkeypatch):

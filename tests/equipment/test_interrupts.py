@@ -9,7 +9,9 @@ import threading
 
 import pytest
 
-from labs.equipment.interrupts import interrupts_wait
+from labs.commands import generate
+from labs.commands.main import INTERRUPTED, main
+from labs.equipment.interrupts import ended_as_by_ctrl_c, interrupts_wait
 
 # pandas that was interrupted while it imported its parts cannot be imported again in the same process.
 INTERRUPTED_IMPORT = """
@@ -75,15 +77,47 @@ def test_without_an_interrupt_nothing_comes_and_in_a_thread_nothing_is_touched()
     assert seen == [handler]
 
 
-def test_an_interrupt_that_is_ignored_stays_so():
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize(("number", "block"), [(signal.SIGINT, interrupts_wait), (signal.SIGHUP, ended_as_by_ctrl_c)])
+def test_a_signal_that_is_ignored_stays_so(number, block):
+    handler = signal.signal(number, signal.SIG_IGN)
     try:
-        with interrupts_wait():
-            signal.raise_signal(signal.SIGINT)
+        with block():
+            signal.raise_signal(number)
     finally:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(number, handler)
 
 
 def test_a_lesson_interrupted_while_it_imports_can_import_again():
     run = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True)
     assert run.stdout.split() == ["interrupted", "imported"], run.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ctrl_c", [signal.default_int_handler, signal.SIG_IGN])
+def test_other_signals_end_a_block_as_ctrl_c_does_even_where_that_is_ignored(number, ctrl_c):
+    before, handler = signal.getsignal(number), signal.signal(signal.SIGINT, ctrl_c)
+    try:
+        with pytest.raises(KeyboardInterrupt), ended_as_by_ctrl_c():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is before
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def test_other_signals_wait_where_ctrl_c_waits():
+    done = []
+
+    def interrupted_block() -> None:
+        with ended_as_by_ctrl_c(), interrupts_wait():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("the rest of it")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_block()
+    assert done
+
+
+def test_every_command_ends_at_a_sigterm_as_at_ctrl_c(monkeypatch, capsys):
+    monkeypatch.setattr(generate, "run", lambda arguments: signal.raise_signal(signal.SIGTERM))
+    assert main(["generate"]) == INTERRUPTED
+    assert capsys.readouterr().err.strip() == "stopped"

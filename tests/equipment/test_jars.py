@@ -122,5 +122,5 @@ def test_cached_jars_need_no_network_and_are_not_resolved_again(tmp_path):
 
 def test_without_cache_and_network_the_message_says_what_to_do(tmp_path):
     ran = run_offline(JGO_CACHE_DIR=str(tmp_path / "jgo"), M2_REPO=str(tmp_path / "m2"))
-    assert "JarRefused: the jars of org.apache.kafka:kafka_2.13" in ran.stderr
+    assert "JarsNotFetched: the jars of org.apache.kafka:kafka_2.13" in ran.stderr
     assert "connect to the network and run: python -m labs setup" in ran.stderr

@@ -16,6 +16,7 @@ from labs.equipment.spark import on_this_machine
 from labs.equipment.spark_cluster import SparkCluster
 from labs.equipment.spark_daemon import ClusterError
 from tests.equipment.test_spark import path_without_java
+from tests.processes import runs
 
 # Starts a cluster, runs a job in its executors and tells which processes there are; then waits to be killed.
 OWNER = """
@@ -56,11 +57,6 @@ def owner(tmp_path):
         process.kill()
 
 
-def _runs(pid: int) -> bool:
-    # A zombie has ended: where process 1 of a container does not collect its children, it stays one.
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-
-
 def _listens_at(pid: int) -> set[str]:
     return {c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN}
 
@@ -73,10 +69,10 @@ def test_cluster_is_on_loopback_only_and_ends_with_a_killed_program_executors_to
     assert len(told["executors"]) == 2
     assert " " in told["directory"]
     pids = told["daemons"] + told["executors"]
-    assert all(_runs(pid) and _listens_at(pid) <= {"127.0.0.1", "::ffff:127.0.0.1"} for pid in pids)
+    assert all(runs(pid) and _listens_at(pid) <= {"127.0.0.1", "::ffff:127.0.0.1"} for pid in pids)
     assert all(_listens_at(pid) for pid in told["daemons"])
     process.kill()
-    eventually(lambda: not any(_runs(pid) for pid in pids), timeout=5)
+    eventually(lambda: not any(runs(pid) for pid in pids), timeout=5)
     eventually(lambda: not Path(told["directory"]).exists())
 
 
@@ -94,7 +90,7 @@ def test_executor_that_was_killed_is_replaced_and_one_without_a_worker_ends():
             [log] = eventually(lambda: list(worker.directory.glob("work/*/1/stderr")))  # made after the process
             eventually(lambda: "to class loader" in log.read_text(), timeout=60)  # it has started
             os.kill(worker.pid, signal.SIGKILL)  # the worker alone
-            eventually(lambda: not _runs(replacement))
+            eventually(lambda: not runs(replacement))
             assert cluster.executor_pids() == []
 
 
@@ -106,7 +102,7 @@ def test_close_ends_an_executor_that_lost_its_worker_before_it_could_notice():
             [executor] = eventually(cluster.executor_pids, timeout=60)
             os.kill(worker.pid, signal.SIGKILL)
             cluster.close()
-            assert not _runs(executor)
+            assert not runs(executor)
 
 
 def test_cluster_that_cannot_start_says_why():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -69,3 +71,10 @@ def test_notebook_was_committed_with_the_report_of_the_skeleton(name):
     assert f"{scenario}: {symptom}" in shown
     assert "hint:" in shown
     assert not [output for output in code[-1]["outputs"] if output.get("name") == "stderr"]
+
+
+def test_notebook_runs_where_none_keeps_a_history():
+    notebook = notebook_of("sequence_numbers")  # which needs no Kafka
+    nbval = [sys.executable, "-m", "pytest", "--nbval-lax", "-q", notebook.name]
+    run = subprocess.run(nbval, cwd=notebook.parent, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-3000:]

@@ -12,17 +12,19 @@ from labs.schedules.model import by_executors
 from labs.schedules.model.by_executors import PROGRAM, ByExecutors
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
-from labs.schedules.model.state import Driver, Marker, Request, State
+from labs.schedules.model.state import NEVER, Driver, Marker, Request, State
 from labs.schedules.schedule import Schedule
 from tests.schedules.test_model import explored, reachable
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 STATES = {  # how many at most, of each stage
-    "the sink by executors": 110_000,
+    "the sink by executors": 175_000,
     "by executors, uncounted": 2_000,
     "by executors, tasks retried": 60_000,
     "by executors, partition shared": 15_000,
     "by executors, epoch kept": 50_000,
+    "by executors, silence not aborted": 40_000,
+    "by executors, abort keeps the epoch": 45_000,
 }
 SMALL = dataclasses.replace(MODELS["the sink by executors"], batches=1, rows=2)
 DONE = State(log=((0, 0, "committed"),), planned=(1,), marker=Marker(0, 1), epoch=1, committed=0)
@@ -42,7 +44,7 @@ def test_every_action_and_every_fault_is_taken():
     expected |= {
         ("network", fate, request)
         for fate in ("deliver again", "lose the answer")
-        for request in (*requests[:-1], "row")  # nobody waits for the answer to an abort
+        for request in (*requests[:-1], "row")  # for an answer to an abort waits only who has had bad luck
     }
     assert explored("the sink by executors").taken.keys() == expected
 
@@ -82,6 +84,48 @@ def test_commit_that_is_asked_for_again_is_answered_until_the_next_transaction(s
     assert (event.answer, after.log, after.marker) == (answer, state.log, state.marker)
 
 
+SILENCE = dataclasses.replace(SMALL, drivers=1, luck=("give up",))
+
+
+def test_batch_for_which_kafka_was_silent_is_written_again_under_the_epoch_that_the_abort_gave():
+    states = list(reachable(SILENCE))
+    assert {task.epoch for state in states for task in state.tasks if task.repeats} == {1}
+    done = [state for state in states if state.noted == 0]
+    assert {state.epoch for state in done} == {1, 2}  # the epoch after the commit: without silence, and with it
+    assert all(sorted(SMALL.visible(state)) == [0, 1] for state in done)
+
+
+def test_no_row_is_written_again_before_the_abort_is_answered():
+    for state in reachable(SILENCE):
+        for event, after in SILENCE.moves(state):
+            if event.action == "hand out" and after.drivers[0].again:
+                assert state.epoch == 1
+                assert not any(status == "open" for *_, status in state.log)
+
+
+ABORTED = State(planned=(2,), epoch=1, aborted=0)
+
+
+@pytest.mark.parametrize(
+    ("state", "answer"),
+    [(ABORTED, "epoch 1"), (ABORTED._replace(aborted=NEVER), "fenced"), (ABORTED._replace(epoch=2), "fenced")],
+)
+def test_abort_that_is_asked_for_again_or_that_kafka_made_itself_is_answered_with_the_epoch(state, answer):
+    driver = Driver(step=PROGRAM.index("count"), epoch=0, waiting=True)
+    again = Request(0, "abort", 0, None, 0, 40, 2)
+    event, after = next(SMALL.moves(state._replace(net=frozenset({again}), drivers=(driver,))))
+    assert event.answer == answer
+    assert after.drivers[0].alive == (answer == "epoch 1")
+
+
+@pytest.mark.parametrize("more", ["lose the answer", "deliver again", "time out", "run again"])
+def test_nothing_is_found_where_more_goes_wrong_while_a_silent_batch_is_written_again(more):
+    found = explore(dataclasses.replace(SILENCE, luck=("give up", more), strikes=2))
+    assert (found.anomaly, found.complete) == (None, True)
+    if more == "lose the answer":
+        assert found.taken["network", more, "abort"]
+
+
 def test_record_that_is_missing_from_a_batch_marked_as_done_is_lost():
     assert SMALL.anomaly(DONE) is None
     assert SMALL.anomaly(DONE._replace(planned=(2,), marker=Marker(0, 2))) == "lost"
@@ -113,6 +157,9 @@ def test_counterexample_is_kept_and_drawn(name):
         {"luck": ("deliver again",)},
         {"luck": ("run again",), "retries": True},
         {"luck": ("give up",), "counts": False},
+        {"luck": ("give up",), "drivers": 1},
+        {"luck": ("give up",), "drivers": 1, "epoch_by_abort": False},
+        {"luck": ("time out", "give up"), "drivers": 1, "strikes": 2},
         {"luck": (), "apart": False},
         {"luck": ("deliver again",), "epoch_by_commit": False, "batches": 2, "rows": 1},
     ],
@@ -121,7 +168,7 @@ def test_what_is_forgotten_makes_no_difference(variant, monkeypatch):
     """What Kafka and the checkpoint can come to hold is the same, whether anything is forgotten on the way or not."""
     stage = dataclasses.replace(SMALL, **variant)
     forgetting = kept_by(stage)
-    monkeypatch.setattr(by_executors, "_without_what_makes_no_difference", lambda before, state: state)
+    monkeypatch.setattr(by_executors, "without_what_makes_no_difference", lambda before, state: state)
     assert kept_by(stage) == forgetting
 
 

@@ -47,6 +47,8 @@ FOUND = {
     "by executors, tasks retried": ("doubled", 12),
     "by executors, partition shared": ("lost", 10),
     "by executors, epoch kept": ("torn", 17),
+    "by executors, silence not aborted": ("doubled", 15),
+    "by executors, abort keeps the epoch": ("lost", 15),
 }
 # Each takes one thing away from the sink, or puts it in the wrong place.
 MUTANTS = {

@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[2]
 EXECUTORS = 2
 ROWS = 8  # of a batch
 PADDING = "x" * 500_000
+COPY, OVER = "copy", "over"
 SETTINGS = {"spark_shuffle_io_retryWait": "100ms"}
 
 
@@ -56,13 +57,15 @@ class Order:
     die_at: str | None
     others: Path | None  # a file that grows while jobs of the same application that need no Kafka go on
     keeps_core: float  # seconds for which a task waits for a silent Kafka
+    slow: str  # the last task computes no row before a COPY of it does, or before all is OVER, which a note says
 
 
 class ClusterDriver:
-    """The driver's process, which is started when it is needed. It ends with this one."""
+    """The driver's process, which is started when it is needed. It ends with this one. Without a `master`, Spark's own
+    imitation of a cluster is started with it."""
 
-    def __init__(self, **settings: str):
-        self._settings = settings
+    def __init__(self, master: str = f"local-cluster[{EXECUTORS},1,1024]", **settings: str):
+        self._master, self._settings = master, settings
         self._directory = Path(tempfile.mkdtemp(prefix="labs-cluster-"))
         self._process: ChildProcess | None = None
         self._orders = 0
@@ -70,7 +73,7 @@ class ClusterDriver:
     def begin(self, order: Order) -> None:
         if self._process is None or self._process.pid is None:
             command = [sys.executable, "-m", "tests.sink.cluster_driver", str(self._directory)]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_MASTER": f"local-cluster[{EXECUTORS},1,1024]"}
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_MASTER": self._master}
             environment |= {"TMPDIR": str(self._directory), "SETTINGS": json.dumps(SETTINGS | self._settings)}
             self._process = ChildProcess(command, self._directory / "log", leftovers=self._directory, env=environment)
             self._orders = 0
@@ -156,17 +159,21 @@ def _publish(spark: SparkSession, order: Order) -> None:
 
 def rows_of(spark: SparkSession, order: Order, batch: int) -> DataFrame:
     """Return the rows of a batch; each executor computes its part of them, where there is more than one partition."""
-    make = functools.partial(_make, order.notes, order.partitions, batch)
+    make = functools.partial(_make, order.notes, order.partitions, batch, order.slow)
     return spark.range(0, ROWS, 1, order.partitions).mapInArrow(make, "value string, partition int")
 
 
-def _make(notes: Path, partitions: int, batch: int, ids: Iterator[pyarrow.RecordBatch]):
+def _make(notes: Path, partitions: int, batch: int, slow: str, ids: Iterator[pyarrow.RecordBatch]):
     """Leave a note by which executor these rows are computed, wait for the other tasks, and yield the rows."""
     executor = next(each.pid for each in psutil.Process().parents() if is_executor(each))
     part = f"{batch}-{TaskContext.get().partitionId()}"
     again = any(notes.glob(f"{part}.*"))
     (notes / f"{part}.{uuid.uuid4().hex}.{executor}").touch()
     eventually(lambda: len({note.name.partition(".")[0] for note in notes.glob(f"{batch}-*")}) == partitions, 120)
+    if slow and part == f"{batch}-{partitions - 1}":
+        eventually(lambda: len(list(notes.glob(f"{part}.*"))) > 1, 120)
+        if slow == OVER and not again:
+            eventually((notes / OVER).exists, 120)
     numbers = [number for each in ids for number in each.column("id").to_pylist()]
     for number in reversed(numbers) if again else numbers:
         value = f'{{"window_start":{batch},"ip":"{number}","count":1,"padding":"{PADDING}"}}'

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from pyspark import TaskContext
 
-from exactly_once_kafka.executors import shared_transaction, write_task
+from exactly_once_kafka.executors import first_attempt, shared_transaction, write_task
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
@@ -70,6 +70,9 @@ class ReadsFirst:
         self._sink._store = self._store
         return self._early
 
+    def send(self, *given):
+        self._store.send(*given)
+
 
 class Replaced(ExactlyOnceKafkaSink):
     """The sink by executors, with `part` of shared_transaction replaced by `mutant`."""
@@ -102,7 +105,7 @@ class TasksRunAgain(Replaced):
 
 class WritesInAnyStage(WriteTask):
     def _write_once(self, batches):
-        with patch.object(write_task, "_in_first_attempt", lambda batch: True):
+        with patch.object(first_attempt, "of_first_stage", lambda rows: True):
             return super()._write_once(batches)
 
 
@@ -128,3 +131,21 @@ class EpochNotAdvanced(Replaced):
     """The next transaction has the epoch of the last one."""
 
     part, mutant = "SharedTransaction", EndsWithItsOwnEpoch
+
+
+class ForgetsSilence(WriteTask):
+    def _write_once(self, batches):
+        with patch.object(write_task, "_given_up", None):
+            return super()._write_once(batches)
+
+
+class WritesAgainAtOnce(shared_transaction.SharedTransaction):
+    def _by_executors(self, task, rows, patience):
+        with patch.object(self._coordinator, "end", lambda producer, *_: producer):
+            return super()._by_executors(ForgetsSilence(**vars(task)), rows, patience)
+
+
+class SilenceNotAborted(Replaced):
+    """What Kafka was silent for is written again under the same epoch, and in the same transaction."""
+
+    part, mutant = "SharedTransaction", WritesAgainAtOnce

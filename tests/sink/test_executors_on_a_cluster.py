@@ -20,7 +20,14 @@ from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
 from labs.faults.proxy import Request, proxied_broker
 from tests.sink.cluster_driver import ROWS, ClusterDriver, Order
-from tests.sink.mutants import EpochNotAdvanced, NotCounted, NotHandedOut, StagesRunAgain, TasksRunAgain
+from tests.sink.mutants import (
+    EpochNotAdvanced,
+    NotCounted,
+    NotHandedOut,
+    SilenceNotAborted,
+    StagesRunAgain,
+    TasksRunAgain,
+)
 
 pytestmark = pytest.mark.timeout(900)
 AGAIN = "ran a task of the batch again"
@@ -49,13 +56,13 @@ class Trial:
         self.servers, self.partitions, self.topic = self._broker.bootstrap_servers, partitions, directory.name
         create_topic(self.servers, self.topic, partitions)
 
-    def begin(self, sink=ExactlyOnceKafkaSink, die_at=None, others=None) -> None:
+    def begin(self, sink=ExactlyOnceKafkaSink, die_at=None, others=None, slow="") -> None:
         self._runs += 1
-        self._notes = self._directory / f"run-{self._runs}"
-        self._notes.mkdir()
-        where = self.servers, self.topic, self.partitions, self._batches, self._directory, self._notes
+        self.notes = self._directory / f"run-{self._runs}"
+        self.notes.mkdir()
+        where = self.servers, self.topic, self.partitions, self._batches, self._directory, self.notes
         keeps_core = KEEPS_CORE if others else 240  # what a test holds back takes long on a busy machine
-        self._driver.begin(Order(sink, *where, die_at, others, keeps_core))
+        self._driver.begin(Order(sink, *where, die_at, others, keeps_core, slow))
 
     def hold(self):
         """Hold the next records of each task."""
@@ -77,7 +84,7 @@ class Trial:
 
     def kill_an_executor(self) -> None:
         """Kill one that has computed rows and is writing rows."""
-        note = next(self._notes.iterdir())
+        note = next(self.notes.iterdir())
         psutil.Process(int(note.name.rpartition(".")[2])).kill()
 
     def end(self) -> str:
@@ -130,15 +137,21 @@ def test_driver_killed_when_all_is_written_but_the_commit_repeats_the_batch(tria
     assert trial.audit().valid, trial.audit()
 
 
-def test_other_jobs_go_on_while_kafka_is_frozen_in_the_middle_of_a_batch(trial, kafka, tmp_path):
-    trial, others = trial(partitions=2), tmp_path / "others"
-    late = trial.begin_and_stop_in_the_middle(others=others)
-    kafka[0].pause()
+def silence(trial, broker, file: Path, sink=ExactlyOnceKafkaSink):
+    """Freeze Kafka in mid-batch until other jobs go on, since the tasks have given up; return what is held."""
+    late = trial.begin_and_stop_in_the_middle(sink, others=file)
+    broker.pause()
     try:
-        before = others.stat().st_size if others.exists() else 0
-        eventually(lambda: others.stat().st_size > before + 5, timeout=60)
+        before = file.stat().st_size if file.exists() else 0
+        eventually(lambda: file.stat().st_size > before + 5, timeout=60)
     finally:
-        kafka[0].resume()
+        broker.resume()
+    return late
+
+
+def test_other_jobs_go_on_while_kafka_is_frozen_in_the_middle_of_a_batch(trial, kafka, tmp_path):
+    trial = trial(partitions=2)
+    late = silence(trial, kafka[0], tmp_path / "others")
     assert trial.end() == ""
     assert refused(late)
     assert trial.audit().valid, trial.audit()
@@ -152,6 +165,13 @@ def test_mutant_that_takes_what_a_repeated_task_has_done_loses_rows(trial, sink,
     assert trial.end() == ""
     for request in late:
         request.deliver()
+    assert trial.audit().lost, trial.audit()
+
+
+def test_mutant_that_writes_again_what_kafka_was_silent_for_and_has_not_aborted_loses_rows(trial, kafka, tmp_path):
+    trial = trial(partitions=2)
+    silence(trial, kafka[0], tmp_path / "others", SilenceNotAborted)
+    assert trial.end() == ""
     assert trial.audit().lost, trial.audit()
 
 

@@ -65,7 +65,7 @@ class Trial:
 
     def coordinator(self) -> int:
         """Return the broker that ends the sink's transactions."""
-        return int(str(self.sink._coordinator.cluster._coordinators[self.topic]).rpartition("-")[2])
+        return int(self.sink._coordinator.node.rpartition("-")[2])
 
     def audit(self):
         return self._halfway.audit()

@@ -17,6 +17,7 @@ import pytest
 import exactly_once_kafka
 from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
+from labs.equipment.node import QUICK_SPARK
 from labs.evidence.readers.results import read_to_end
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,7 @@ class Example:
     def start(self) -> None:
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environment |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment["JDK_JAVA_OPTIONS"] = " ".join(QUICK_SPARK)
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._python, "example.py"],
@@ -146,11 +148,11 @@ def test_readmes_example_killed_and_started_again_publishes_each_number_once(
 
     try:
         example.start()
-        eventually(lambda: example.runs() and len(numbers()) >= 3, timeout=300)
+        eventually(lambda: example.runs() and len(numbers()) >= 3, timeout=300, interval=1)
         example.kill()
         before = len(numbers())
         example.start()
-        eventually(lambda: example.runs() and len(numbers()) >= before + 3, timeout=300)
+        eventually(lambda: example.runs() and len(numbers()) >= before + 3, timeout=300, interval=1)
     finally:
         example.kill()
     published = numbers()

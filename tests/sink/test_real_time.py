@@ -156,8 +156,9 @@ def exploded(spark, broker, numbers, topic, tmp_path):
     def exploded(kind):
         to, faults = topic(), TaskFaults(str(tmp_path))
         sink = kind(to, to, bootstrap_servers=broker.bootstrap_servers, points=faults, commit_seconds=0.01)
-        spark.conf.set(SHORTEST, "1000")
-        records = read_source(spark, broker.bootstrap_servers, numbers)
+        session = spark.newSession()
+        session.conf.set(SHORTEST, "1000")
+        records = read_source(session, broker.bootstrap_servers, numbers)
         copies = records.withColumn("copy", F.explode(F.sequence(F.lit(1), F.lit(ROWS))))
         rows = copies.select("value", F.struct("topic", "partition", "offset").alias("source"))
         start = lambda: start_real_time(rows, sink, str(tmp_path / "checkpoint"), "1 second")  # noqa: E731

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from labs.equipment.child_process import resident_bytes
 from labs.equipment.eventually import eventually
 from labs.exercises.checker.crash_points import Crash
 from labs.exercises.checker.interpreter import IDLE, Interpreter, take
@@ -127,7 +126,7 @@ class StudentProcess:
                 return "hung", f"it did not end within {allowed:g} s{at}"
             if interpreter.printed() > limits.output * 1e6:
                 return "too much output", f"it printed more than {limits.output} MB"
-            if (used := _memory(process.group) / 1e6) > limits.memory:
+            if (used := resident_bytes(process.group) / 1e6) > limits.memory:
                 return "out of memory", f"it used {used:,.0f} MB; {limits.memory:,} MB are allowed"
 
     def _judge(self, interpreter: Interpreter, exceeded: tuple[str, str] | None, place: Path) -> Run:
@@ -152,17 +151,6 @@ def _ending(place: Path) -> str | None:
     """Return how the run ended, by its own word; None if it has not said so yet."""
     events = read_journal(place / "journal")
     return events[-1]["ending"] if events and events[-1]["kind"] == "end" else None
-
-
-def _memory(pid: int) -> int:
-    """Return the resident bytes of a process and its descendants."""
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += each.memory_info().rss
-    return total
 
 
 def _where_it_hangs(pid: int, place: Path, shown_as: str) -> str:

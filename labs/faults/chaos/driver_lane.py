@@ -28,6 +28,7 @@ KINDS = {
     "executor-kill": "SIGKILL of an executor",
 }
 STARTING = 120.0  # seconds that a driver may take to its first batch
+WARMING = 25  # batches, of half a second at least, in which the next spare gets warm
 TOO_MANY = 8  # drivers in a row that end by themselves before their first batch
 
 
@@ -98,7 +99,8 @@ class DriverLane(Lane):
         return self.random.choice(kinds) if kinds and not self.is_calm else None
 
     def _draw_point(self) -> Fault:
-        return Fault(self.random.choice(self._points), self._next_batch() + self.random.randint(1, 4), "kill")
+        point, later = self.random.choice(self._points), self.random.randint(1, 4)
+        return Fault(point, self._next_batch() + later + (WARMING if self._with_spare else 0), "kill")
 
     def _strike(self, kind: str | None, job: JobProcess, fault: Fault | None) -> JobProcess:
         """Let the driver work for a moment, then strike; return the driver that goes on."""

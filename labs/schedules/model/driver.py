@@ -60,7 +60,7 @@ def next_step(stage: Stage, driver: Driver) -> Driver:
     """Go on to the next step of the program, or to the next batch."""
     if driver.step + 1 < len(stage.program):
         return driver._replace(step=driver.step + 1)
-    return driver._replace(batch=driver.batch + 1, step=0, fresh=False, computed=False)
+    return driver._replace(batch=driver.batch + 1, step=0, fresh=False, computed=False, again=False)
 
 
 def hears(stage: Stage, state: State, n: int, request: Request, answer: str) -> State:

@@ -52,5 +52,7 @@ MODELS: dict[str, Stage | TwoPhaseStage | DownstreamStage | SharedStage] = {
         ByExecutors("by executors, tasks retried", retries=True),
         ByExecutors("by executors, partition shared", apart=False),
         ByExecutors("by executors, epoch kept", epoch_by_commit=False),
+        ByExecutors("by executors, silence not aborted", aborts_first=False),
+        ByExecutors("by executors, abort keeps the epoch", epoch_by_abort=False),
     )
 }

@@ -23,6 +23,7 @@ class Driver(NamedTuple):
     fresh: bool = True  # in its first batch, which another driver may have planned
     computed: bool = False  # whether the batch's plan was executed, which writes Spark's state
     saw: tuple[Marker | None, ...] = ()  # the marker, if it was read before the driver had to do anything at all
+    again: bool = False  # whether the batch's rows are written again, since Kafka was silent the first time
 
 
 class Marker(NamedTuple):
@@ -77,7 +78,8 @@ class Task(NamedTuple):
     again: bool = False
     acknowledged: int = 0  # records
     waiting: bool = False  # for an answer
-    report: str = ""  # "done" or "failed"
+    report: str = ""  # "done", "silent" or "failed"
+    repeats: bool = False  # what the tasks before it wrote, to whom Kafka was silent
 
     @property
     def name(self) -> str:
@@ -106,6 +108,7 @@ class State(NamedTuple):
     witness: int | None = None  # in the checkpoint: in which topic the marker was to be, before anything was published
     topic: int = 0  # that the marker is in now: another one, if the first was deleted
     committed: int = NEVER  # the epoch that was committed last
+    aborted: int = NEVER  # the epoch that was aborted last, as long as that makes a difference
     refused: bool = False
     luck: tuple[str, ...] = ()  # what may still go wrong, apart from drivers and delays
 

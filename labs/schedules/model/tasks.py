@@ -1,7 +1,8 @@
 """What the tasks of a batch do: each sends its rows to a Kafka partition, numbered from 0, and reports to its driver.
 
 A task sends again what nobody answers, may give up, and outlives its driver. Spark may run a task again, or all that
-have not reported, with the rows in another order; of two attempts of a task, the first report counts.
+have not reported, with the rows in another order; of two attempts of a task, the first report counts. Where Kafka was
+silent, other tasks write the batch once more, in another order too.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from labs.schedules.model.by_executors import ByExecutors
 
 TASKS = 2  # of a batch
-DONE, FAILED = "done", "failed"
+DONE, SILENT, FAILED = "done", "silent", "failed"
 
 
-def handed_out(state: State, n: int) -> State:
+def handed_out(stage: ByExecutors, state: State, n: int) -> State:
     """Let a driver's tasks begin. One without rows has nothing to do."""
     driver = state.drivers[n]
-    tasks = [Task(n, n * TASKS + each, driver.batch, driver.epoch) for each in range(TASKS)]
+    first = (n + stage.drivers if driver.again else n) * TASKS
+    tasks = [Task(n, first + each, driver.batch, driver.epoch, repeats=driver.again) for each in range(TASKS)]
     tasks = [task if _rows(state, task) else task._replace(report=DONE) for task in tasks]
     return state._replace(tasks=(*state.tasks, *tasks))
 
@@ -43,7 +45,7 @@ def act(stage: ByExecutors, state: State) -> Iterator[tuple[Event, State]]:
             sent = _with(state, task, task._replace(waiting=True))
             yield request.sent, sent._replace(net=state.net | {request})
         elif "give up" in state.luck:
-            yield Event(task.name, "give up", task.batch), _reported(spent(state, "give up"), task, FAILED)
+            yield Event(task.name, "give up", task.batch), _reported(spent(state, "give up"), task, SILENT)
     again = [task for task in running if _may_run_again(state, task)]
     for task in again if "run again" in state.luck else ():
         after, answer = _run_again(stage, spent(state, "run again"), task)
@@ -103,14 +105,14 @@ def _run_again(stage: ByExecutors, state: State, task: Task) -> tuple[State, str
 
 def _request(stage: ByExecutors, state: State, task: Task) -> Request:
     row, partition = _rows(state, task)[task.acknowledged], task.number % TASKS if stage.apart else 0
-    number = task.batch * 100 + partition * 10 + task.acknowledged
+    number = (task.epoch * 10 + task.batch) * 100 + partition * 10 + task.acknowledged  # anew under each epoch
     return Request(task.driver, "row", task.batch, row, task.epoch, number, state.planned[task.batch], task=task.name)
 
 
 def _rows(state: State, task: Task) -> range:
-    """Return the records of a task: every other one of the batch; in another order if it is run again."""
+    """Return the records of a task: every other one of the batch; in another order if they are computed again."""
     rows = range(begin(state, task.batch), state.planned[task.batch])[task.number % TASKS :: TASKS]
-    return rows[::-1] if task.again else rows
+    return rows[::-1] if task.again != task.repeats else rows
 
 
 def _with(state: State, old: Task, new: Task) -> State:

@@ -1,10 +1,5 @@
 from types import SimpleNamespace
 
-import matplotlib
-import pytest
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
 from labs.evidence.auditor.anomaly import Fate
@@ -28,12 +23,6 @@ BATCHES = [
     batch(2, "05.000", None, 0, written=8),
     batch(3, "05.000"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def close():
-    yield
-    plt.close("all")
 
 
 def row_of(ax, n: int) -> list[str]:

@@ -1,9 +1,6 @@
 from pathlib import Path
 
 import matplotlib
-import pytest
-
-matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from labs.evidence.checkpoint.checkpoint import Batch, Checkpoint
@@ -15,12 +12,6 @@ START_MS = 1_767_225_600_000
 def batch(n: int, committed: bool = True, **more) -> Batch:
     at = ("source", 0)
     return Batch(n, True, committed, {at: 10 * n}, {at: 10 * n + 10}, START_MS + 1_000 * n if n else 0, **more)
-
-
-@pytest.fixture(autouse=True)
-def close():
-    yield
-    plt.close("all")
 
 
 def texts(ax) -> list[str]:

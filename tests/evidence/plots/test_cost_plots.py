@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import matplotlib
 import pytest
-from matplotlib import pyplot as plt
 
 from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
-
-matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def test_each_line_is_one_part_by_the_size_of_the_batch():

@@ -1,5 +1,4 @@
 import math
-from collections.abc import Iterator
 
 import matplotlib as mpl
 import pytest
@@ -24,14 +23,6 @@ NOON = 1_740_830_400_000  # 2025-03-01T12:00:00Z
 DAY = 86_400_000
 A, B = "203.0.113.1", "2001:db8::1"
 COUNTS = {(NOON, A): 30, (NOON, B): 20, (NOON + 10_000, A): 5}
-
-
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    plt.close("all")  # what other tests of this process have left
-    with mpl.rc_context({"backend": "agg"}):
-        yield
-    plt.close("all")
 
 
 @pytest.fixture

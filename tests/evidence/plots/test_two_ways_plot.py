@@ -1,21 +1,10 @@
-from collections.abc import Iterator
-
-import matplotlib as mpl
 import pytest
-from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from labs.evidence.auditor.anomaly import Fate
 from labs.evidence.plots.style import COLOURS
 from labs.evidence.plots.two_ways_plot import plot_two_ways
-
-
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    with mpl.rc_context({"backend": "agg"}):
-        yield
-    plt.close("all")
 
 
 def drawn(ax, fate):

@@ -1,0 +1,27 @@
+"""Connections of a process on an executor are kept, for Spark uses it for one task after the other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from exactly_once_kafka.executors.cluster import Cluster
+
+_clusters: dict[str, Cluster] = {}
+
+
+def kept_cluster(connection: dict[str, Any]) -> Cluster:
+    """Return the cluster to which these settings of kafka-python's lead."""
+    key = _key(connection)
+    if key not in _clusters:
+        _clusters[key] = Cluster(connection)
+    return _clusters[key]
+
+
+def end_connections(connection: dict[str, Any]) -> None:
+    """End its connections, and with them what is under way."""
+    _clusters.pop(_key(connection)).close()
+
+
+def _key(connection: dict[str, Any]) -> str:
+    return json.dumps(connection, sort_keys=True, default=str)

@@ -1,0 +1,18 @@
+"""The bench of a lesson that was interrupted, and is opened again from its top."""
+
+from __future__ import annotations
+
+from labs.desk.bench import open_bench
+from tests.processes import runs
+
+
+def test_the_next_bench_ends_what_stands_on_the_last():
+    interrupted = open_bench(spark=False)
+    left = [interrupted.open_postgres().pid, *(node.pid for node in interrupted.broker.nodes)]
+    assert all(map(runs, left))
+    bench = open_bench(spark=False)
+    try:
+        assert not any(map(runs, left))
+        assert bench.open_postgres().pid
+    finally:
+        bench.close()

@@ -1,0 +1,27 @@
+"""The plots of a comparison of engines draw what they are given, and say so when there is nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.evidence.plots.engine_plots import ABOVE, plot_engines, plot_outages
+
+
+def test_each_engine_is_a_line_with_a_mark_for_each_step():
+    ax = plot_outages(
+        {"a": [(-0.5, "rows in Kafka"), (0, "commit asked for")], "b": [(12, "aborted by Kafka"), (0, "noted as done")]}
+    )
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+    drawn = {(x, y) for line in ax.get_lines() if line.get_marker() != "None" for x, y in line.get_xydata().tolist()}
+    assert drawn == {(-0.5, 0), (0, 0), (12, 1), (0, 1 - ABOVE)}
+
+
+def test_bars_have_the_heights_that_they_were_given():
+    ax = plot_engines({"memory": {"a": 1.0, "b": 0.4}, "drain": {"a": 1.0, "b": 3.0}})
+    assert [round(bar.get_height(), 2) for bar in ax.patches] == [1, 1, 0.4, 3]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["memory", "drain"]
+
+
+@pytest.mark.parametrize("plot", [plot_outages, plot_engines])
+def test_nothing_is_said_in_words(plot):
+    assert "no" in plot({}).texts[0].get_text()

@@ -1,0 +1,105 @@
+"""What the model of the sink by executors takes for granted: which epoch Kafka gives, to whom, and to whom none."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow
+import pytest
+from confluent_kafka import KafkaException
+
+from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.executors.coordinator import Coordinator
+from exactly_once_kafka.executors.encoding import Encoding
+from exactly_once_kafka.executors.record_batch import ProducerId
+from exactly_once_kafka.executors.write_task import WriteTask
+from exactly_once_kafka.patience import Patience
+from labs.equipment.topics import create_topic
+from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.transactions import wait_until_ended
+
+PARTITIONS, ROWS = 4, 100
+VALUES = [str(number).encode() for number in range(ROWS)]
+
+
+class Sink:
+    """A transactional id, and a topic of its own to write to."""
+
+    def __init__(self, servers: str, timeout_ms: int = 60_000):
+        self.servers, self.name = servers, f"coordinator-{uuid.uuid4().hex[:8]}"
+        create_topic(servers, self.name, PARTITIONS)
+        connection = {"bootstrap_servers": servers}
+        self.coordinator = Coordinator(self.name, connection, Encoding(), self.name, timeout_ms)
+
+    def fence(self) -> ProducerId:
+        return self.coordinator.fence(Patience(60))
+
+    def write(self, producer: ProducerId) -> dict[int, int]:
+        """Write ROWS rows, and return how many were acknowledged by which partition."""
+        where = self.name, producer, self.name, [], 60, 0, 1, PARTITIONS
+        task = WriteTask(self.coordinator.connection, self.coordinator.encoding, *where)
+        rows = pyarrow.RecordBatch.from_pydict({"key": VALUES, "value": VALUES})
+        report = task.write_all(self.coordinator.cluster, iter([rows]))
+        assert report.rows == ROWS
+        return {partition: records for _, partition, records in report.written}
+
+    def end(self, producer: ProducerId, committed: bool) -> ProducerId:
+        return self.coordinator.end(producer, committed, Patience(60))
+
+    def visible(self) -> list[int]:
+        return sorted(
+            int(m.value()) for m in read_to_end(self.servers, self.name, "read_committed") if m.key() in VALUES
+        )
+
+
+@pytest.fixture
+def sink(broker) -> Sink:
+    return Sink(broker.bootstrap_servers)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_each_end_gives_the_next_epoch_and_answers_the_same_when_it_is_asked_for_again(sink, committed):
+    first = sink.fence()
+    sink.write(first)
+    following = sink.end(first, committed)
+    assert following == (first.id, first.epoch + 1)
+    assert sink.end(first, committed) == following
+    assert sink.visible() == [*range(ROWS)] * committed
+
+
+def test_what_is_written_again_after_an_abort_is_there_once(sink):
+    first = sink.fence()
+    sink.write(first)
+    again = sink.end(first, False)
+    written = sink.write(again)
+    marking = sink.coordinator.marking(again, Marker(0, "q", "{}"), written[0], Patience(60))
+    sink.coordinator.marked(marking, Patience(60))
+    sink.end(again, True)
+    assert sink.visible() == [*range(ROWS)]
+
+
+def test_abort_after_kafkas_own_is_answered_with_the_epoch_that_gave(broker):
+    sink = Sink(broker.bootstrap_servers, timeout_ms=1000)
+    first = sink.fence()
+    sink.write(first)
+    wait_until_ended(sink.servers, sink.name)
+    again = sink.end(first, False)
+    assert again == (first.id, first.epoch + 1)
+    sink.write(again)
+    sink.end(again, True)
+    assert sink.visible() == [*range(ROWS)]
+
+
+@pytest.mark.parametrize("writing", [True, False], ids=["open", "nothing open"])
+def test_abort_of_a_driver_that_a_newer_one_has_fenced_gives_no_epoch(sink, writing):
+    older = sink.fence()
+    if writing:
+        sink.write(older)
+    newer = sink.fence()
+    with pytest.raises(KafkaException, match="newer producer"):
+        sink.end(older, False)
+    sink.write(newer)
+    with pytest.raises(KafkaException, match="newer producer"):
+        sink.end(older, False)
+    sink.end(newer, True)
+    assert sink.visible() == [*range(ROWS)]

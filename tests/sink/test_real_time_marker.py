@@ -1,0 +1,89 @@
+"""The marker of one source partition: no transaction of another is waited for, and no own marker is missed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
+from exactly_once_kafka.real_time.source_marker import SourceMarker
+from exactly_once_kafka.real_time.task import Task
+from labs.evidence.readers.results import read_to_end
+
+TIMEOUT = 60  # seconds, of a transaction: how long a dead one is open
+SOON = 20  # seconds: long before that
+
+
+class Partitions:
+    """Partitions of a source called `in`, whose offsets are written as they are."""
+
+    def __init__(self, servers: str, topic: str, marker_topic: str):
+        self.servers, self.topic, self.marker_topic = servers, topic, marker_topic
+
+    def parts(self, partition: int) -> tuple[str, dict[str, object], SourceMarker]:
+        key = key_of("sink", "in", partition)
+        settings = producer_settings(key, self.servers, {})
+        return key, settings, SourceMarker(key, self.marker_topic, self.servers, settings)
+
+    def write(self, partition: int, *offsets: int, epoch: int = 1) -> None:
+        """Write these offsets in one epoch, and commit."""
+        _, settings, marker = self.parts(partition)
+        task = Task("sink", partition, epoch, "query")
+        writer = PartitionWriter(task, settings, marker, lambda _: None, TIMEOUT)
+        for offset in offsets:
+            writer.write(offset, (self.topic, str(offset).encode(), None, 0, None))
+        writer.commit()
+
+    def die_before_commit(self, partition: int):
+        """Leave a transaction open, with its marker sent; return the producer, which nobody may close."""
+        _, settings, marker = self.parts(partition)
+        producer = PendingProducer(settings).take(Patience(TIMEOUT))
+        producer.begin_transaction()
+        marker.send(Marker(1, "query", '{"offset":0,"row":1}'), producer, Patience(TIMEOUT))
+        return producer
+
+    def published(self) -> list[int]:
+        return [int(message.value()) for message in read_to_end(self.servers, self.topic, "read_committed")]
+
+
+@pytest.fixture
+def partitions(broker, topic):
+    return Partitions(broker.bootstrap_servers, topic(), topic(cleanup_policy="compact"))
+
+
+def test_task_does_not_wait_for_the_transaction_of_another_that_died_before_its_commit(partitions):
+    open_one, began = partitions.die_before_commit(0), time.monotonic()
+    partitions.write(1, 0, 1)
+    assert time.monotonic() - began < SOON
+    assert partitions.published() == [0, 1]
+    del open_one
+
+
+def test_own_marker_behind_the_open_transaction_of_another_is_not_missed(partitions):
+    open_one = partitions.die_before_commit(0)
+    partitions.write(1, 0, 1)
+    partitions.write(1, 0, 1, 2, epoch=2)
+    assert partitions.published() == [0, 1, 2]
+    del open_one
+
+
+def test_own_open_transaction_is_ended_and_its_marker_is_none(partitions):
+    open_one = partitions.die_before_commit(0)
+    partitions.write(0, 0, 1)
+    assert partitions.published() == [0, 1]
+    del open_one
+
+
+def test_marker_is_in_the_topic_when_the_group_is_forgotten(partitions):
+    partitions.write(1, 0, 1)
+    key, _, _ = partitions.parts(1)
+    admin = AdminClient({"bootstrap.servers": partitions.servers})
+    admin.delete_consumer_groups([key])[key].result(30)
+    partitions.write(1, 0, 1, 2, epoch=2)
+    assert partitions.published() == [0, 1, 2]
