@@ -28,6 +28,6 @@ def run(arguments: argparse.Namespace) -> int:
         jars = all_jars()
     console.print(f"{len(jars)} jars, all as recorded")
     with console.status("Recording what Java loads, so that it starts in less time (half a minute, once; 200 MB)"):
-        there = make_archives()
-    console.print("Java starts quickly" if there else "Java starts as always: this one could not record what it loads")
+        why_not = make_archives()
+    console.print(f"Java starts as always: {why_not}" if why_not else "Java starts quickly")
     return 0

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from labs.equipment.jars import SUMS
 from labs.equipment.java import find_java, lab_cache
@@ -61,24 +60,39 @@ def _installation() -> list[str]:
     return [find_java().executable, str(spark and spark.origin)]
 
 
-def make_archives() -> bool:
-    """Make the archives unless they are there; tell whether they are there now. Takes half a minute, and 200 MB."""
+def make_archives() -> str:
+    """Make the archives unless they are there; return why they are not there now, "" if they are.
+
+    Takes half a minute, and 200 MB. A training that fails is repeated once: a busy machine may be the whole reason.
+    """
     directory = archive_directory()
-    if all((directory / f"{name}.jsa").exists() for name in ARCHIVES):
-        return True
+    if _has_all(directory):
+        return ""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MADE_FOR).write_text("\n".join(_installation()))
     _delete_outdated(directory)
+    why = _train(directory)
+    if not _has_all(directory):
+        why = _train(directory)
+    return "" if _has_all(directory) else why or "Java recorded nothing"
+
+
+def _has_all(directory: Path) -> bool:
+    return all((directory / f"{name}.jsa").exists() for name in ARCHIVES)
+
+
+def _train(directory: Path) -> str:
+    """Record, and put into the directory what came of it; return the last line of what went wrong."""
     with tempfile.TemporaryDirectory(prefix="labs-classes-", dir=directory) as fresh:
         if not find_java().home.joinpath("lib", "server", "classes.jsa").exists():
-            _run([find_java().executable, "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}/{BASE}"])
+            _run([find_java().executable, "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}/{BASE}"], dict(os.environ))
             _keep(Path(fresh, BASE), directory)
         inherited = {k: v for k, v in os.environ.items() if k not in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER")}
         training = [sys.executable, "-m", "labs.equipment.class_training"]
-        _run(training, env={**inherited, TRAINING: fresh, "TMPDIR": fresh})
+        why = _run(training, {**inherited, TRAINING: fresh, "TMPDIR": fresh})
         for name in ARCHIVES:
             _keep(Path(fresh, f"{name}.jsa"), directory)
-    return all((directory / f"{name}.jsa").exists() for name in ARCHIVES)
+    return why
 
 
 def _delete_outdated(ours: Path) -> None:
@@ -89,10 +103,16 @@ def _delete_outdated(ours: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _run(command: list[str], **options: Any) -> None:
-    """Run a command that may fail: then there is no archive, and everything works without."""
-    with contextlib.suppress(subprocess.SubprocessError, OSError):
-        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST, check=True, **options)
+def _run(command: list[str], environment: dict[str, str]) -> str:
+    """Run a command that may fail, since everything works without an archive; return the last line of its error."""
+    try:
+        ran = subprocess.run(
+            command, env=environment, timeout=LONGEST, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+    except (subprocess.TimeoutExpired, OSError) as error:
+        return str(error)
+    said = (ran.stderr or ran.stdout).strip().splitlines() or ["it said nothing"]
+    return f"status {ran.returncode}: {said[-1]}" if ran.returncode else ""
 
 
 def _keep(file: Path, directory: Path) -> None:

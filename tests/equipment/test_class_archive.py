@@ -11,13 +11,20 @@ import psutil
 import pytest
 
 from labs.equipment import class_archive, java
+from labs.equipment.apart import Apart
 from labs.equipment.class_archive import ARCHIVES, archive_directory, archive_options, make_archives
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
+from labs.equipment.spark import spark_session
 
 
-def test_setup_has_made_them_and_java_takes_the_brokers():
-    assert make_archives(), "run: make setup"
+@pytest.fixture(scope="module")
+def made():
+    """The archives that setup has made: anew where it could not, or Spark had started before."""
+    assert make_archives() == ""
+
+
+def test_java_takes_the_brokers(made):
     options = [option for option in archive_options("broker") if option != "-Xshare:auto"]
     classes = os.pathsep.join(map(str, broker_jars()))
     command = [find_java().executable, *options, "-Xshare:on", "-XX:+UseSerialGC", "-cp", classes, "-version"]
@@ -26,10 +33,24 @@ def test_setup_has_made_them_and_java_takes_the_brokers():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has mapped")
-def test_sparks_java_takes_its_archive_and_not_only_has_one(spark):
-    process = psutil.Process(spark.sparkContext._gateway.proc.pid)
-    mapped = {Path(each.path).name for each in process.memory_maps()}
-    assert "spark.jsa" in mapped, sorted(mapped)
+def test_sparks_java_takes_its_archive_and_not_only_has_one(made):
+    driver = Apart(start_spark)
+    try:
+        pid, command = driver.result
+        mapped = {Path(each.path).name for each in psutil.Process(pid).memory_maps()}
+    finally:
+        driver.kill()
+    java = command[: command.index("org.apache.spark.deploy.SparkSubmit")]
+    assert "spark.jsa" in mapped, why_not([option for option in java if not option.startswith("-Xlog")])
+
+
+def start_spark():
+    process = psutil.Process(spark_session().sparkContext._gateway.proc.pid)
+    return process.pid, process.cmdline()
+
+
+def why_not(java: list[str]) -> str:
+    return subprocess.run([*java, "-Xlog:cds,class+path=info", "-version"], capture_output=True, text=True).stdout
 
 
 def test_javas_that_come_to_the_same_place_are_told_apart(tmp_path, monkeypatch):
@@ -62,7 +83,7 @@ def test_another_java_or_other_jars_have_another_archive(tmp_path, monkeypatch):
 def test_training_that_fails_leaves_no_archive(tmp_path, monkeypatch):
     monkeypatch.setattr(class_archive, "archive_directory", lambda: tmp_path / "classes")
     monkeypatch.setattr(class_archive.sys, "executable", "/bin/false")
-    assert not make_archives()
+    assert make_archives() == "status 1: it said nothing"
     assert {each.name for each in (tmp_path / "classes").iterdir()} <= {class_archive.MADE_FOR, class_archive.BASE}
 
 
@@ -76,7 +97,7 @@ def test_archives_of_what_is_gone_go_when_new_ones_are_made(tmp_path, monkeypatc
         directory.mkdir()
         (directory / class_archive.MADE_FOR).write_text("\n".join(files))
     monkeypatch.setattr(class_archive, "archive_directory", lambda: tmp_path / "ours")
-    monkeypatch.setattr(class_archive, "_run", lambda *_, **__: None)
+    monkeypatch.setattr(class_archive, "_run", lambda *_: "status 1")
     make_archives()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["lives", "ours"]
     assert (tmp_path / "ours" / class_archive.MADE_FOR).read_text().splitlines() == class_archive._installation()
