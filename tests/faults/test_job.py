@@ -17,6 +17,7 @@ from labs.evidence.checkpoint.planned_results import planned_results, read_sourc
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess
+from labs.faults.spare import HotSpare
 from labs.faults.supervisor import Supervisor
 
 KILLS = 4
@@ -24,13 +25,15 @@ KILLS = 4
 
 @pytest.mark.timeout(900)
 def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_doubles(job_options, classroom_log):
+    """Who takes over comes from a hot spare, warm or not yet: a spare must be as good at every point."""
     faults = [Fault(point, 3 + n, "kill") for n, point in enumerate(FAULT_POINTS)]
 
     def attempt(number: int) -> None:
-        with JobProcess(tuple(faults[number - 1 : number]), **job_options) as job:
+        with spare.take(tuple(faults[number - 1 : number]), **job_options) as job:
             job.wait(300)
 
-    attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
+    with HotSpare() as spare:
+        attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
     assert [str(a.error).split(";")[0] for a in attempts[:-1]] == ["killed by SIGKILL"] * len(faults)
     verdict = audit(classroom_log.expected, read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
     assert verdict.valid, verdict
