@@ -69,6 +69,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.pipeline.two_phase.kafka_request import transaction_coordinator
     from labs.pipeline.two_phase.open_transactions import lingering
     from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
+    from labs.pipeline.two_phase.without_timeout import UNRELEASED, epoch_without_timeout, init_without_timeout
     from labs.room.live import room
     from labs.room.script import Do, Until
     from labs.runs.attack.attack import attack
@@ -100,6 +101,7 @@ __all__ = [
     "MODELS",
     "SINK_TOPIC",
     "SOURCE_TOPIC",
+    "UNRELEASED",
     "Anomaly",
     "Apart",
     "AtLeastOnceKafkaSink",
@@ -153,6 +155,7 @@ __all__ = [
     "dump_transaction_log",
     "end_offsets",
     "end_table",
+    "epoch_without_timeout",
     "eventually",
     "exit_ticket",
     "explore",
@@ -161,6 +164,7 @@ __all__ = [
     "format_line",
     "in_batches",
     "init_transactions",
+    "init_without_timeout",
     "last_stable_offset",
     "lingering",
     "measure_cost",

@@ -57,6 +57,12 @@ class LessonBench:
             raise RuntimeError("this bench has no Spark: it was opened with open_bench(spark=False)")
         return self._spark
 
+    def open_broker(self, settings: dict[str, str]) -> Broker:
+        """Start a second Kafka, with settings of its own, which is closed with the bench. Raises BrokerError."""
+        broker = Broker(settings=settings)
+        self._open.callback(broker.close)
+        return broker.start()
+
     def open_postgres(self) -> Postgres:
         """Start a PostgreSQL with an empty database, which is closed with the bench. Raises PostgresError."""
         postgres = Postgres()

@@ -8,7 +8,8 @@ from tests.processes import runs
 
 def test_the_next_bench_ends_what_stands_on_the_last():
     interrupted = open_bench(spark=False)
-    left = [interrupted.open_postgres().pid, *(node.pid for node in interrupted.broker.nodes)]
+    nodes = (*interrupted.broker.nodes, *interrupted.open_broker({}).nodes)
+    left = [interrupted.open_postgres().pid, *(node.pid for node in nodes)]
     assert all(map(runs, left))
     bench = open_bench(spark=False)
     try:

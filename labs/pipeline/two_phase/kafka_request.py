@@ -50,9 +50,15 @@ class BrokerConnection:
 
     def features(self) -> dict[str, int]:
         """Return the features that the cluster has enabled, each with its level, such as transaction.version: 2."""
+        return {feature.name: feature.max_version_level for feature in self._offers().finalized_features}
+
+    def newest_version(self, request: type[Any]) -> int:
+        """Return the newest version in which the broker takes such a request, -1 if in none."""
+        return next((each.max_version for each in self._offers().api_keys if each.api_key == request.API_KEY), -1)
+
+    def _offers(self) -> Any:
         request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
-        answer = self.ask(request, ApiVersionsResponse, version=3)
-        return {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        return self.ask(request, ApiVersionsResponse, version=3)
 
     def close(self) -> None:
         self._responses.close()
