@@ -13,17 +13,23 @@ EXAMPLES = """examples:
   python -m labs bench writers     the sink by executors with 1, 2 and 4 writers, Spark's own, and what each part costs
   python -m labs bench memory      what the driver has of a batch of 10 million rows that the executors write
   python -m labs bench cluster     the same count on local[2] and on a standalone cluster
+  python -m labs bench peers       the same count on every installed engine: a record's cost once warm, and latency
 """
-BENCHMARKS = ("ingest", "sink", "restart", "latency", "real-time", "writers", "memory", "cluster")
+BENCHMARKS = ("ingest", "sink", "restart", "latency", "real-time", "writers", "memory", "cluster", "peers")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument("--small", type=int, default=2_000_000, help="ingest: records of the short run")
+    parser.add_argument("--small", type=int, default=2_000_000, help="ingest, peers: records of the short run")
     parser.add_argument(
-        "--large", type=int, default=10_000_000, help="ingest: records of the long run; memory: rows of the batch"
+        "--large",
+        type=int,
+        default=10_000_000,
+        help="ingest, peers: records of the long run; memory: rows of the batch",
     )
-    parser.add_argument("--rounds", type=int, default=4, help="sink, restart, writers, cluster: how often each is run")
+    parser.add_argument(
+        "--rounds", type=int, default=4, help="sink, restart, writers, cluster, peers: how often each is run"
+    )
     parser.add_argument("--windows", type=int, default=60, help="latency: windows measured in each run")
     parser.add_argument("--seconds", type=int, default=30, help="real-time: how long records are sent in each run")
 
@@ -36,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = {"rounds": arguments.rounds}
     if arguments.benchmark == "ingest":
         options = {"small": arguments.small, "large": arguments.large}
+    if arguments.benchmark == "peers":
+        options |= {"small": arguments.small, "large": arguments.large}
     if arguments.benchmark == "memory":
         options = {"large": arguments.large}
     if arguments.benchmark == "latency":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from labs.benchmarks.peers import Pair
 from labs.commands.engines import tables
 from labs.evidence.auditor.audit import Result, audit
 from labs.runs.engine_comparison import Found
@@ -55,6 +56,14 @@ def test_each_trial_has_a_table_of_its_own():
         [[2.0, "killed"], *([second, "an end is answered: done"] for second in (65.8, 66.8))],
     )
     assert (runs[2]["latency_p50"], runs[2]["latency_p99"], runs[2]["memory_mb"]) == (0.2, 0.9, 120)
+
+
+def test_what_a_record_costs_once_warm_is_told_without_the_start():
+    few, many = (
+        SpeedRun("quix", True, backlog, 2.0, drained, (0.1, 0.2), 120.4, CLEAN)
+        for backlog, drained in ((1_000, 12.0), (5_000, 14.0))
+    )
+    assert Pair(few, many).records_per_second == 2_000
 
 
 def test_a_percentile_is_a_value_that_was_seen():

@@ -1,0 +1,76 @@
+"""The same count on every installed engine, exactly once: what a record costs once warm, and how late a result comes.
+
+Each engine drains a small backlog and a large one, audited, and the margin between the two is what is told: start and
+warm-up cancel out. The engines take turns, so that what slows the machine down for a while slows all of them.
+
+Where it stops: one partition, two cores or whatever there is, traffic, broker and reader on the same machine; and an
+engine that goes on warming up all through the small backlog looks better than it is with one yet larger.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from labs.engines.catalogue import ENGINES
+from labs.engines.engine import Engine
+from labs.engines.environment import Environment
+from labs.runs.engine_comparison import Size, compare
+from labs.runs.engine_speed import SpeedRun
+
+SEED = 7
+OURS = "spark"
+
+
+class Pair(NamedTuple):
+    """One engine's runs with the small and with the large backlog."""
+
+    small: SpeedRun
+    large: SpeedRun
+
+    @property
+    def records_per_second(self) -> float:
+        """What the records took by which the one is larger."""
+        seconds = (self.large.drained or 0.0) - (self.small.drained or 0.0)  # both were valid, so both were drained
+        return (self.large.backlog - self.small.backlog) / seconds
+
+    @property
+    def latencies(self) -> list[float]:
+        return [*self.small.latencies, *self.large.latencies]
+
+
+def measure(small: int = 2_000_000, large: int = 10_000_000, rounds: int = 1) -> Iterator[tuple[str, float, str]]:
+    """Yield (what, value, unit): medians of the rounds for each engine, and each as a ratio to the lab's own job.
+
+    Raises RuntimeError for a run that the auditor does not find valid: who is wrong is not quick.
+    """
+    engines = [each for each in ENGINES.values() if not each.installed_apart or Environment.of(each.name).installed]
+    rows = [(_runs(engines, small), _runs(engines, large)) for _ in range(rounds)]
+    found = {each.name: _told([Pair(few[each.name], many[each.name]) for few, many in rows]) for each in engines}
+    for name, told in found.items():
+        for what, (value, unit) in told.items():
+            yield f"{name}: {what}", value, unit
+            if name != OURS:
+                yield f"{name}: {what}, {OURS} = 1", value / found[OURS][what][0], ""
+
+
+def _runs(engines: Sequence[Engine], backlog: int) -> dict[str, SpeedRun]:
+    runs = {}
+    for found in compare(engines, [SEED], Size(backlog=backlog), ["speed"]):
+        if not isinstance(found.run, SpeedRun) or not found.run.audit.valid:
+            raise RuntimeError(f"{found.run.engine}, {backlog:,} records: {found.run.audit}")
+        runs[found.run.engine] = found.run
+    return runs
+
+
+def _told(pairs: Sequence[Pair]) -> dict[str, tuple[float, str]]:
+    latencies = [each for pair in pairs for each in pair.latencies]
+    hundredths = statistics.quantiles(latencies, n=100, method="inclusive")
+    return {
+        "from the start to the first result": (statistics.median(pair.small.first_result or 0 for pair in pairs), "s"),
+        "drained once warm": (statistics.median(pair.records_per_second for pair in pairs), "records/s"),
+        "latency, p50": (hundredths[49], "s"),
+        "latency, p99": (hundredths[98], "s"),
+        "memory": (statistics.median(pair.large.memory_mb for pair in pairs), "MB"),
+    }
