@@ -31,8 +31,10 @@ class Pair(NamedTuple):
 
     @property
     def records_per_second(self) -> float:
-        """What the records took by which the one is larger."""
+        """What the records took by which the one is larger. Raises RuntimeError if that cannot be told."""
         seconds = (self.large.drained or 0.0) - (self.small.drained or 0.0)  # both were valid, so both were drained
+        if seconds <= 0:
+            raise RuntimeError(f"{self.small.engine} took no longer for the large backlog: take a larger one (--large)")
         return (self.large.backlog - self.small.backlog) / seconds
 
     @property
