@@ -11,11 +11,10 @@ import os
 import shutil
 import signal
 import tempfile
-import uuid
-from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
+from labs.equipment.formatted import new_id
 from labs.equipment.node import QUICK_START, BrokerError, Node
 from labs.equipment.ports import PortTaken, free_ports
 
@@ -221,4 +220,4 @@ def _known_cluster_id(directory: Path) -> str:
         for line in meta.read_text().splitlines():
             if line.startswith("cluster.id="):
                 return line.partition("=")[2]
-    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return new_id()

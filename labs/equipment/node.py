@@ -17,6 +17,7 @@ from typing import Any
 from labs.equipment.child_process import ChildProcess, last_lines
 from labs.equipment.class_archive import archive_options
 from labs.equipment.fencing import controller_properties, sees_it_fenced
+from labs.equipment.formatted import format_from_kept, is_formatted, keep_format
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
 from labs.equipment.ports import PortTaken, require_free
@@ -150,7 +151,8 @@ class Node:
                 "free some, or give it a directory on another disk (TMPDIR says where a temporary one is made)"
             )
         _write_properties(self.directory / CONFIG, self._properties)
-        if (self.directory / "data" / "meta.properties").exists():
+        data = self.directory / "data"
+        if is_formatted(data) or format_from_kept(self._properties, self._cluster_id, data):
             return
         formatting = self._start(
             "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "-c", CONFIG, "-g"
@@ -158,6 +160,7 @@ class Node:
         if formatting.finish():
             found = last_lines(formatting.output())
             raise BrokerError(f"the broker's directory {self.directory} cannot be prepared:\n{found}")
+        keep_format(self._properties, data)
 
     def _died_alone(self) -> bool:
         """Tell whether the node was killed, and no other node was there to notice."""
