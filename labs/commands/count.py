@@ -48,10 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         check_readable(log)
     with bench_progress(console) as progress:
         progress.show(STARTING, 0, 2)
-        with open_broker() as broker:
-            servers = broker.bootstrap_servers
-            progress.show(STARTING, 1, 2)
-            spark = spark_session()
+        with open_broker(meanwhile=spark_session) as broker:
+            servers, spark = broker.bootstrap_servers, spark_session()
             progress.show(STARTING, 2, 2)
             with fresh_topics(servers, arguments.keep) as topics:
                 counted = count_log(

@@ -41,8 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     log = Path(arguments.log) if arguments.log else seeded_log(output / "access.log")
     with bench_progress(plain_console(stderr=True)) as progress:
         progress.show(STARTING, 0, 2)
-        with kafka_behind_a_proxy() as (broker, proxy):
-            progress.show(STARTING, 1, 2)
+        with kafka_behind_a_proxy(meanwhile=spark_session) as (broker, proxy):
             spark = spark_session()
             progress.show(STARTING, 2, 2)
             counted = count_a_log(log, spark, broker, progress, console, output)
@@ -53,15 +52,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def kafka_behind_a_proxy():
+def kafka_behind_a_proxy(meanwhile):
     """Yield a broker and the proxy before it; of a Kafka that somebody else runs, the proxy is None."""
     from labs.equipment.broker import open_broker
     from labs.faults.proxy import proxied_broker
 
     if os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
-        yield open_broker(), None
+        yield open_broker(meanwhile), None
     else:
-        with proxied_broker() as both:
+        with proxied_broker(meanwhile) as both:
             yield both
 
 

@@ -14,7 +14,7 @@ import atexit
 import contextlib
 from typing import TYPE_CHECKING
 
-from labs.equipment.broker import Broker, ExternalBroker, open_broker
+from labs.equipment.broker import Broker, ExternalBroker, nothing, open_broker
 from labs.equipment.postgres import Postgres
 from labs.exercises.checker.interpreter import end_idle
 from labs.faults.proxy import Proxy, proxied_broker
@@ -34,16 +34,12 @@ class LessonBench:
         self._open.callback(end_idle)
         self._spark: SparkSession | None = None
         try:
+            meanwhile = self._start_spark if spark else nothing
             if proxy:
-                self.broker, self.proxy = self._open.enter_context(proxied_broker())
+                self.broker, self.proxy = self._open.enter_context(proxied_broker(meanwhile))
             else:
-                self.broker, self.proxy = open_broker(), None
+                self.broker, self.proxy = open_broker(meanwhile), None
                 self._open.callback(self.broker.close)
-            if spark:
-                from labs.equipment.spark import spark_session
-
-                self._spark = spark_session()
-                self._open.callback(self._stop_spark)
         except BaseException:
             self.close()
             raise
@@ -72,7 +68,10 @@ class LessonBench:
     def close(self) -> None:
         """Stop all that stands on the bench, queries first, and what the checker keeps warm. Twice is once."""
         atexit.unregister(self.close)
-        self._open.close()
+        try:
+            self._stop_spark()
+        finally:
+            self._open.close()
 
     def give_way(self) -> None:
         """Close what an earlier run left open. A JVM that was interrupted at anything is not used again."""
@@ -82,6 +81,11 @@ class LessonBench:
             from labs.equipment.spark import end_jvm
 
             end_jvm()
+
+    def _start_spark(self) -> None:
+        from labs.equipment.spark import spark_session
+
+        self._spark = spark_session()
 
     def _stop_spark(self) -> None:
         session, self._spark = self._spark, None

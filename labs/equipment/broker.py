@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ SETTINGS = {
     # Ends what outlived its transaction.timeout.ms within a second instead of ten: a lesson does not wait.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
+
+
+def nothing() -> None:
+    """What is done meanwhile, unless there is something to do."""
 
 
 class Broker:
@@ -111,12 +116,17 @@ class Broker:
     def running(self) -> bool:
         return all(node.pid for node in self.nodes)
 
-    def start(self, node: int | None = None) -> Broker:
-        """Start one node, or every one that does not run, and wait until it answers. Raises BrokerError."""
+    def start(self, node: int | None = None, meanwhile: Callable[[], object] = nothing) -> Broker:
+        """Start one node, or every one that does not run, and wait until it answers.
+
+        `meanwhile` is called before the wait, such as to start another JVM. Raises BrokerError, and what that raises.
+        """
         for attempt in range(3):
             try:
                 for each in self._which(node):
                     each.launch()
+                meanwhile()
+                meanwhile = nothing  # once, also if the ports turn out to be taken
                 for each in self._which(node):
                     each.wait_ready()
                 break
@@ -188,7 +198,8 @@ class ExternalBroker:
     def __init__(self, bootstrap_servers: str):
         self.bootstrap_servers = bootstrap_servers
 
-    def start(self, node: int | None = None) -> ExternalBroker:
+    def start(self, node: int | None = None, meanwhile: Callable[[], object] = nothing) -> ExternalBroker:
+        meanwhile()
         return self
 
     def close(self) -> None:
@@ -209,10 +220,13 @@ class ExternalBroker:
         self.close()
 
 
-def open_broker(**options: Any) -> Broker | ExternalBroker:
-    """Start the lab's Kafka (options as for `Broker`), or use the one that KAFKA_BOOTSTRAP_SERVERS names."""
+def open_broker(meanwhile: Callable[[], object] = nothing, **options: Any) -> Broker | ExternalBroker:
+    """Start the lab's Kafka (options as for `Broker`), or use the one that KAFKA_BOOTSTRAP_SERVERS names.
+
+    `meanwhile` is called while it starts. Raises BrokerError, and what `meanwhile` raises.
+    """
     named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    return ExternalBroker(named) if named else Broker(**options).start()
+    return (ExternalBroker(named) if named else Broker(**options)).start(meanwhile=meanwhile)
 
 
 def _known_cluster_id(directory: Path) -> str:

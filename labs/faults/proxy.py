@@ -15,12 +15,12 @@ each transaction's markers.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any
 
-from labs.equipment.broker import Broker
+from labs.equipment.broker import Broker, nothing
 from labs.faults.kafka_framing import Answer, Request
 from labs.faults.network_fault import HeldRequest, NetworkFault, exchange
 from labs.faults.proxied_connection import Passage, Sighting
@@ -143,8 +143,9 @@ class Proxy:
 
 
 @contextmanager
-def proxied_broker(**options) -> Iterator[tuple[Broker, Proxy]]:
-    """Start a broker (options as for `Broker`) whose clients all come through a proxy."""
-    with Proxy() as proxy, Broker(advertised_port=proxy.port, **options) as broker:
+def proxied_broker(meanwhile: Callable[[], object] = nothing, **options) -> Iterator[tuple[Broker, Proxy]]:
+    """Start a broker (options as for `Broker`) whose clients all come through a proxy; `meanwhile` as it starts."""
+    with Proxy() as proxy, closing(Broker(advertised_port=proxy.port, **options)) as broker:
+        broker.start(meanwhile=meanwhile)
         proxy.forward_to(broker.nodes[0].port)
         yield broker, proxy

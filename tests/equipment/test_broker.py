@@ -347,3 +347,25 @@ def test_the_command_refuses_what_is_no_port(port):
     ran = subprocess.run([sys.executable, "-m", "labs", "broker", "--port", port], capture_output=True, text=True)
     assert ran.returncode == 2
     assert f"argument --port: {port} is not a port" in ran.stderr
+
+
+def test_something_else_is_started_meanwhile_and_once_also_if_a_port_is_taken(broker, monkeypatch):
+    offers, free_ports = [[broker.nodes[0].port, broker.nodes[0].quorum_port]], broker_module.free_ports
+    monkeypatch.setattr(broker_module, "free_ports", lambda count: offers.pop() if offers else free_ports(count))
+    monkeypatch.setattr(node_module, "require_free", lambda port: None)
+    seen = []
+    with contextlib.closing(Broker()) as other:
+        other.start(meanwhile=lambda: seen.append("Kafka Server started" in other.nodes[0].last_lines()))
+        assert answers(other.nodes[0].port)
+    assert seen == [False]
+
+
+def test_what_fails_meanwhile_ends_the_broker(monkeypatch):
+    def fail():
+        raise RuntimeError("no Spark today")
+
+    broker = Broker()
+    with pytest.raises(RuntimeError, match="no Spark today"):
+        broker.start(meanwhile=fail)
+    assert broker.nodes[0].pid is None
+    broker.close()
