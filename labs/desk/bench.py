@@ -14,6 +14,7 @@ import atexit
 import contextlib
 from typing import TYPE_CHECKING
 
+from labs.equipment.apart import kill_all_apart
 from labs.equipment.broker import Broker, ExternalBroker, nothing, open_broker
 from labs.equipment.postgres import Postgres
 from labs.exercises.checker.interpreter import end_idle
@@ -32,6 +33,7 @@ class LessonBench:
     def __init__(self, spark: bool = True, proxy: bool = False):
         self._open = contextlib.ExitStack()
         self._open.callback(end_idle)
+        self._open.callback(kill_all_apart)
         self._spark: SparkSession | None = None
         try:
             meanwhile = self._start_spark if spark else nothing
@@ -66,7 +68,7 @@ class LessonBench:
         return postgres.start()
 
     def close(self) -> None:
-        """Stop all that stands on the bench, queries first, and what the checker keeps warm. Twice is once."""
+        """Stop all that stands on the bench, queries first, and the processes beside it. Twice is once."""
         atexit.unregister(self.close)
         try:
             self._stop_spark()

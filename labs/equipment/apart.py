@@ -43,6 +43,7 @@ class Apart:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process = ChildProcess(command, self._directory / "output", leftovers=self._directory, env=environment)
         answer = self._directory / "answer"
+        _alive.add(self)
         try:
             eventually(lambda: answer.exists() or self._process.pid is None, timeout=60)
             if not answer.exists():
@@ -57,9 +58,19 @@ class Apart:
     def kill(self) -> str:
         """SIGKILL the process, and return the name of the signal that ended it."""
         self._process.kill()
+        _alive.discard(self)
         code = self._process.exit_code
         shutil.rmtree(self._directory, ignore_errors=True)
         return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+
+
+_alive: set[Apart] = set()
+
+
+def kill_all_apart() -> None:
+    """Kill those that nobody has killed: what is interrupted between a process and its end leaves it to the next."""
+    for each in list(_alive):
+        each.kill()
 
 
 def main(directory: Path) -> None:

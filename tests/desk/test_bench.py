@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 from labs.desk.bench import open_bench
+from labs.equipment.apart import Apart
 from tests.processes import runs
 
 
 def test_the_next_bench_ends_what_stands_on_the_last():
     interrupted = open_bench(spark=False)
     nodes = (*interrupted.broker.nodes, *interrupted.open_broker({}).nodes)
-    left = [interrupted.open_postgres().pid, *(node.pid for node in nodes)]
+    left = [interrupted.open_postgres().pid, Apart(os.getpid).result, *(node.pid for node in nodes)]
     assert all(map(runs, left))
     bench = open_bench(spark=False)
     try:
