@@ -112,6 +112,11 @@ def test_a_broker_takes_batches_of_every_codec_in_one_transaction(broker, topic)
         expected += tagged(rows, TAGS)
     assert list(read_to_end(broker.bootstrap_servers, into, "read_committed")) == []
     transaction.commit()
-    committed = eventually(lambda: list(read_to_end(broker.bootstrap_servers, into, "read_committed")))
+
+    def all_of_it():
+        seen = list(read_to_end(broker.bootstrap_servers, into, "read_committed"))
+        return seen if len(seen) >= len(expected) else None
+
+    committed = eventually(all_of_it)
     assert [Row(each.key(), each.value(), each.headers()) for each in committed] == expected
     assert {each.timestamp()[1] for each in committed} == {now_ms}
