@@ -71,10 +71,11 @@ def make_archives() -> str:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MADE_FOR).write_text("\n".join(_installation()))
     _delete_outdated(directory)
-    why = _train(directory)
-    if not _has_all(directory):
+    for _ in range(2):
         why = _train(directory)
-    return "" if _has_all(directory) else why or "Java recorded nothing"
+        if _has_all(directory):
+            return ""
+    return why or "Java recorded nothing"
 
 
 def _has_all(directory: Path) -> bool:
