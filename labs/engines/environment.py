@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs.equipment.alone import alone_in
 from labs.equipment.java import lab_cache
 
 LOCKS = Path(__file__).with_name("locks")
@@ -75,7 +76,11 @@ class Environment:
         """Make the environment unless it is there; `say` gets what uv prints, line by line. Raises InstallFailed."""
         if self.installed:
             return
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with alone_in(self.folder.parent):
+            if not self.installed:  # by whom we waited for
+                self._make(say)
+
+    def _make(self, say: Callable[[str], object]) -> None:
         for left in self.folder.parent.glob(f"{self.engine}-*"):
             if left.name.endswith(".part"):
                 shutil.rmtree(left, ignore_errors=True)

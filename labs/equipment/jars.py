@@ -2,15 +2,20 @@
 
 Fetching is jgo's work. What it brings is used only if it is all there and every jar has the SHA-256 sum that
 `jars.sha256` records, on every start: a corrupted or swapped jar is refused by name. Cached jars need no network.
+Of several processes that need what is not here yet, one fetches and the others wait for it.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import os
+from collections.abc import Set
 from pathlib import Path
 
 import pyspark
+
+from labs.equipment.alone import alone_in
 
 KAFKA_VERSION = "4.3.1"
 KAFKA = "+".join(
@@ -83,12 +88,8 @@ def _artifact(jar_name: str) -> str:
 
 def _verified(endpoint: str) -> tuple[Path, ...]:
     known = read_sums(endpoint)
-    jars = _fetch(endpoint)
-    missing = known.keys() - {jar.name for jar in jars}
-    if missing:  # jgo takes what an interrupted fetch left for the whole
-        jars = _fetch(endpoint, anew=True)
-        missing = known.keys() - {jar.name for jar in jars}
-    if missing:
+    jars = _kept(endpoint, known.keys()) or _fetch_alone(endpoint, known.keys())
+    if missing := known.keys() - {jar.name for jar in jars}:
         raise JarRefused(f"{', '.join(sorted(missing))} did not come with {endpoint}.\nRun: python -m labs setup")
     for jar in jars:
         if jar.name not in known:
@@ -106,8 +107,20 @@ def _verified(endpoint: str) -> tuple[Path, ...]:
     return tuple(jars)
 
 
+def _fetch_alone(endpoint: str, names: Set[str]) -> list[Path]:
+    """Fetch, unless another process has done so meanwhile: of two jgos at once, one fails at the other's links."""
+    try:
+        with alone_in(_cache()):
+            jars = _kept(endpoint, names) or _fetch(endpoint)
+            if names - {jar.name for jar in jars}:  # jgo takes what an interrupted fetch left for the whole
+                jars = _fetch(endpoint, anew=True)
+            return jars
+    except OSError as error:
+        raise JarsNotFetched(f"the jars cannot be kept where jgo keeps its own: {error}") from error
+
+
 def _fetch(endpoint: str, anew: bool = False) -> list[Path]:
-    import jgo
+    import jgo  # takes as long as the rest of a start
 
     try:
         return sorted(jgo.build(endpoint, update=anew).all_jars)
@@ -116,6 +129,23 @@ def _fetch(endpoint: str, anew: bool = False) -> list[Path]:
             f"the jars of {endpoint} could not be fetched: {error}\n"
             "They are needed once; connect to the network and run: python -m labs setup"
         ) from error
+
+
+def _kept(endpoint: str, names: Set[str]) -> list[Path]:
+    """Return the jars that jgo keeps of this endpoint, if all of these are there; without asking jgo.
+
+    Where a jar is a Java module and the only one, jgo knows of none, and would link it anew below whoever runs on it.
+    """
+    group, artifact, _ = endpoint.split(":", maxsplit=2)
+    for folder in _cache().joinpath("envs", *group.split("."), artifact).glob("*"):
+        jars = sorted(folder.glob("*/*.jar"))
+        if {jar.name for jar in jars} == names:
+            return jars
+    return []
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("JGO_CACHE_DIR") or Path.home() / ".cache" / "jgo")
 
 
 def sha256(jar: Path) -> str:

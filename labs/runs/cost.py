@@ -27,7 +27,7 @@ from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, BEFORE_WRITE
 from exactly_once_kafka.send import send_rows
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import replay
 from labs.pipeline.query.ip_count import read_source, start_query
@@ -102,7 +102,7 @@ class _Run:
         full = [each for each in query.recentProgress if each.numInputRows == size][1:]
         self.whole = {each.batchId: each.durationMs["triggerExecution"] for each in full}
         expected = sum(each.numInputRows for each in query.recentProgress)
-        self.complete = sum(1 for _ in read_to_end(servers, topic, "read_committed")) == expected > 0
+        self.complete = len(read_committed(servers, topic)) == expected > 0
 
     def _note(self, point: str, batch_id: int) -> None:
         self.moments.setdefault(batch_id, {})[point] = time.perf_counter()

@@ -8,11 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from labs.engines.environment import ENVIRONMENTS, Environment, InstallFailed, NotInstalled
+from labs.equipment.alone import alone_in
 from labs.equipment.eventually import eventually
 from labs.equipment.ports import free_ports
 
@@ -85,6 +87,21 @@ def test_what_an_interruption_left_does_not_count_and_is_removed(offline):
     with pytest.raises(InstallFailed):
         environment.install()
     assert not left.exists()
+
+
+def test_a_second_install_at_once_waits_for_the_first_and_finds_what_it_made(offline):
+    environment = Environment.of("quix")
+    second = threading.Thread(target=environment.install)  # of its own it cannot: there is no network
+    with alone_in(offline):
+        mine = offline / "quix-x1.part"
+        mine.mkdir()
+        second.start()
+        second.join(1)
+        assert second.is_alive()
+        mine.rename(environment.folder)
+    second.join(30)
+    assert not second.is_alive()
+    assert list(offline.iterdir()) == [environment.folder]
 
 
 def test_a_python_that_is_not_there_is_not_downloaded(offline, monkeypatch):

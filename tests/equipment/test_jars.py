@@ -9,7 +9,16 @@ import pyspark
 import pytest
 
 from labs.equipment import jars
-from labs.equipment.jars import KAFKA, SPARK, JarRefused, broker_jars, connector_jars, local_files_jar, read_sums
+from labs.equipment.jars import (
+    KAFKA,
+    SPARK,
+    JarRefused,
+    JarsNotFetched,
+    broker_jars,
+    connector_jars,
+    local_files_jar,
+    read_sums,
+)
 
 OFFLINE = """
 import socket
@@ -28,6 +37,7 @@ def fetched(monkeypatch, tmp_path):
     """The connector's jars in a directory where they may be spoiled; nothing is fetched from elsewhere."""
     for jar in jgo.build(SPARK).all_jars:
         (tmp_path / jar.name).symlink_to(jar.resolve())
+    monkeypatch.setattr(jars, "_kept", lambda endpoint, names: [])
     monkeypatch.setattr(jars, "_fetch", lambda endpoint, anew=False: sorted(tmp_path.glob("*.jar")))
     return tmp_path
 
@@ -124,3 +134,23 @@ def test_without_cache_and_network_the_message_says_what_to_do(tmp_path):
     ran = run_offline(JGO_CACHE_DIR=str(tmp_path / "jgo"), M2_REPO=str(tmp_path / "m2"))
     assert "JarsNotFetched: the jars of org.apache.kafka:kafka_2.13" in ran.stderr
     assert "connect to the network and run: python -m labs setup" in ran.stderr
+
+
+def test_a_cache_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("JGO_CACHE_DIR", str(tmp_path / "file" / "jgo"))
+    with pytest.raises(JarsNotFetched, match=r"cannot be kept .*file/jgo"):
+        verified()
+
+
+def test_of_processes_that_need_the_same_jars_at_once_one_fetches_and_all_get_them(tmp_path):
+    environment = {**os.environ, "JGO_CACHE_DIR": str(tmp_path / "jgo"), "M2_REPO": str(tmp_path / "m2")}
+    command = [sys.executable, "-c", "from labs.equipment.jars import flink_connector_jars as jars; print(*jars())"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    together = [subprocess.Popen(command, env=environment, **pipes) for _ in range(4)]
+    said = [each.communicate(timeout=300) for each in together]
+    assert [each.returncode for each in together] == [0] * 4, [errors for _, errors in said]
+    [jar] = {Path(jars.strip()) for jars, _ in said}
+    linked = jar.lstat().st_ctime_ns
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert jar.lstat().st_ctime_ns == linked, "a jar that somebody may be running on was linked anew"

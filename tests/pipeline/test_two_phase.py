@@ -15,7 +15,7 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
 from labs.evidence.auditor.audit import audit
-from labs.evidence.readers.results import read_results, read_to_end, read_visible
+from labs.evidence.readers.results import read_committed, read_results, read_visible
 from labs.faults.fault import FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
@@ -407,4 +407,4 @@ def test_transaction_that_cannot_be_prepared_says_so(broker, topic):
         finish(prepared.prepare(), False, broker.bootstrap_servers)
         with pytest.raises(RuntimeError, match="must not change"):
             prepared.send(small, b"one more")
-    assert list(read_to_end(broker.bootstrap_servers, small, "read_committed")) == []
+    assert read_committed(broker.bootstrap_servers, small) == []

@@ -10,7 +10,7 @@ from kafka.errors import TransactionalIdAuthorizationFailedError, UnsupportedVer
 
 from labs.equipment.broker import Broker
 from labs.equipment.topics import create_topic
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import read_transactions, settle, wait_until_ended
 from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.open_transactions import lingering
@@ -46,10 +46,10 @@ def test_it_outlives_its_timeout_and_is_committed_by_somebody_else(unreleased):
     other = prepare(unreleased, topic)  # after it, and with the same timeout
     assert wait_until_ended(unreleased, other.transactional_id).state == "CompleteAbort"
     assert lingering(unreleased, ours.transactional_id) == [ours]
-    assert not list(read_to_end(unreleased, topic, "read_committed"))
+    assert not read_committed(unreleased, topic)
     finish(ours, True, unreleased)
     settle(unreleased)
-    assert [record.value() for record in read_to_end(unreleased, topic, "read_committed")] == [b"prepared"]
+    assert [record.value() for record in read_committed(unreleased, topic)] == [b"prepared"]
 
 
 def test_the_next_epoch_ends_what_was_left_open(unreleased):

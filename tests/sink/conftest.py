@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
-from labs.evidence.readers.results import read_results, read_to_end
+from labs.evidence.readers.results import read_committed, read_results
 from labs.faults.fault import FaultPoints
 from labs.pipeline.query import ip_count
 from tests.conftest import RECORDS_PER_BATCH
@@ -74,7 +74,7 @@ class Copying:
         ip_count.start_query(records.selectExpr("value"), sink, self.checkpoint).awaitTermination()
 
     def published(self, sink) -> list[int]:
-        return sorted(int(m.value()) for m in read_to_end(self.servers, sink.topic, "read_committed"))
+        return sorted(int(m.value()) for m in read_committed(self.servers, sink.topic))
 
 
 @pytest.fixture

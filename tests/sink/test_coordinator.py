@@ -15,7 +15,7 @@ from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.patience import Patience
 from labs.equipment.topics import create_topic
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
 
 PARTITIONS, ROWS = 4, 100
@@ -47,9 +47,7 @@ class Sink:
         return self.coordinator.end(producer, committed, Patience(60))
 
     def visible(self) -> list[int]:
-        return sorted(
-            int(m.value()) for m in read_to_end(self.servers, self.name, "read_committed") if m.key() in VALUES
-        )
+        return sorted(int(m.value()) for m in read_committed(self.servers, self.name) if m.key() in VALUES)
 
 
 @pytest.fixture

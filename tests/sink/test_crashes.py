@@ -7,7 +7,7 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.points import FAULT_POINTS
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 from labs.faults.fault import Fault
 from labs.faults.supervisor import Supervisor
 from tests.sink.mutants import NoMarker, SkipsWithoutDraining
@@ -82,7 +82,7 @@ def test_row_that_kafka_does_not_accept_fails_the_whole_batch(spark, publish_row
     rows = spark.createDataFrame([("small",), ("x" * 2_000_000,), ("also small",)], "value string")
     with pytest.raises(StreamingQueryException, match="Kafka said"):
         publish_rows(sink, rows)
-    assert list(read_to_end(broker.bootstrap_servers, sink.topic, "read_committed")) == []
+    assert read_committed(broker.bootstrap_servers, sink.topic) == []
 
 
 def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, publish_rows, broker, topic):
@@ -102,7 +102,7 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
     found = {
         (m.topic(), m.partition(), m.key(), m.value(), tuple(m.headers() or ()))
         for t in (one, two)
-        for m in read_to_end(broker.bootstrap_servers, t, "read_committed")
+        for m in read_committed(broker.bootstrap_servers, t)
     }
     assert found == {
         (one, 2, b"k", b"v", (("h", b"1"),)),
@@ -114,7 +114,7 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
 def test_every_record_says_its_batch_and_the_last_how_many_there_are(spark, publish_rows, broker, sink_for):
     sink = sink_for()
     publish_rows(sink, spark.range(100).selectExpr("string(id) as value"))
-    headers = [dict(m.headers()) for m in read_to_end(broker.bootstrap_servers, sink.topic, "read_committed")]
+    headers = [dict(m.headers()) for m in read_committed(broker.bootstrap_servers, sink.topic)]
     assert {h["batch_id"] for h in headers} == {b"0"}
     assert len({h["attempt"] for h in headers}) == 1
     assert [h["batch_rows"] for h in headers if "batch_rows" in h] == [b"100"]
@@ -126,10 +126,7 @@ def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_row
     publish_rows(ExactlyOnceKafkaSink(f"p-{ours}", ours, bootstrap_servers=broker.bootstrap_servers), rows)
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": sparks}
     rows.write.format("kafka").options(**options).save()
-    placed = [
-        {m.key(): m.partition() for m in read_to_end(broker.bootstrap_servers, t, "read_committed")}
-        for t in (ours, sparks)
-    ]
+    placed = [{m.key(): m.partition() for m in read_committed(broker.bootstrap_servers, t)} for t in (ours, sparks)]
     assert placed[0] == placed[1]
 
 
@@ -146,7 +143,7 @@ def test_any_streaming_dataframe_with_a_value_column_will_do(spark, broker, sink
 
     eventually(lambda: query.lastProgress and query.lastProgress.batchId >= 3)
     query.stop()
-    values = [int(m.value()) for m in read_to_end(broker.bootstrap_servers, sink.topic, "read_committed")]
+    values = [int(m.value()) for m in read_committed(broker.bootstrap_servers, sink.topic)]
     assert len(values) >= 75
     assert sorted(values) == list(range(len(values)))
 

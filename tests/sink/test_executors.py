@@ -20,7 +20,7 @@ from exactly_once_kafka.points import FAULT_POINTS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 from labs.faults.fault import Fault, FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
@@ -74,7 +74,7 @@ class Copy:
         return len(attempts) - 1
 
     def published(self):
-        return sorted(int(m.value()) for m in read_to_end(self.servers, self.topic, "read_committed"))
+        return sorted(int(m.value()) for m in read_committed(self.servers, self.topic))
 
 
 ALL = list(range(ROWS * BATCHES))
@@ -228,7 +228,7 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
     found = {
         (m.topic(), m.partition(), m.key(), m.value(), tuple(m.headers() or ()))
         for t in (one, two)
-        for m in read_to_end(servers, t, "read_committed")
+        for m in read_committed(servers, t)
     }
     assert found == {
         (one, 2, b"k", b"v", (("h", b"1"), ("h", None))),
@@ -244,7 +244,7 @@ def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_row
     rows = spark.range(5000, numPartitions=3).selectExpr("string(id) as key", "string(id) as value")
     publish_rows(ExactlyOnceKafkaSink(ours, ours, bootstrap_servers=servers, writers="executors"), rows)
     rows.write.format("kafka").options(**{"kafka.bootstrap.servers": servers, "topic": sparks}).save()
-    placed = [{m.key(): m.partition() for m in read_to_end(servers, t, "read_committed")} for t in (ours, sparks)]
+    placed = [{m.key(): m.partition() for m in read_committed(servers, t)} for t in (ours, sparks)]
     assert len(placed[0]) == 5000
     assert placed[0] == placed[1]
 
@@ -254,7 +254,7 @@ def test_rows_without_keys_are_spread_over_the_partitions(spark, publish_rows, k
     topic = create_topic(servers, f"s-{uuid.uuid4().hex[:8]}", 3)
     rows = spark.range(3000, numPartitions=6).selectExpr("string(id) as value")
     publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors"), rows)
-    found = list(read_to_end(servers, topic, "read_committed"))
+    found = read_committed(servers, topic)
     assert sorted(int(m.value()) for m in found) == list(range(3000))
     assert {m.partition() for m in found} == {0, 1, 2}
 
@@ -264,7 +264,7 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
     topic = create_topic(servers, f"h-{uuid.uuid4().hex[:8]}", 3)
     rows = spark.range(100, numPartitions=3).selectExpr("string(id) as key", "string(id) as value")
     publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors"), rows)
-    headers = [dict(m.headers()) for m in read_to_end(servers, topic, "read_committed")]
+    headers = [dict(m.headers()) for m in read_committed(servers, topic)]
     assert {h["batch_id"] for h in headers} == {b"0"}
     totals = {h["attempt"]: int(h["batch_rows"]) for h in headers if "batch_rows" in h}
     assert totals == {name: sum(h["attempt"] == name for h in headers) for name in {h["attempt"] for h in headers}}
@@ -288,7 +288,7 @@ def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, pub
     sink = ExactlyOnceKafkaSink(name, bootstrap_servers=servers, writers="executors", transaction_timeout_ms=5000)
     with pytest.raises(StreamingQueryException, match=complaint):
         publish_rows(sink, spark.range(3, numPartitions=2).selectExpr(*columns))
-    assert not list(read_to_end(servers, "large", "read_committed"))
+    assert not read_committed(servers, "large")
 
 
 def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
@@ -331,5 +331,5 @@ def test_rows_are_compressed_and_no_batch_is_larger_than_the_topic_takes(spark, 
     rows = spark.range(5000, numPartitions=2).selectExpr("sha2(string(id), 512) as key", "string(id) as value")
     options = {"message_max_bytes": 20_000, "compression_type": codec, "writers": "executors"}
     publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **options), rows)
-    found = read_to_end(servers, topic, "read_committed")
+    found = read_committed(servers, topic)
     assert sorted(int(m.value()) for m in found) == list(range(5000))

@@ -13,7 +13,7 @@ from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import WRITERS
 from labs.equipment.broker import Broker
 from labs.equipment.topics import create_topic
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 
 ROUNDS = 3  # without the fencing in labs/equipment/node.py about one in six loses its commit; `make soak` has more
 
@@ -35,7 +35,7 @@ def test_commit_acknowledged_just_before_the_broker_is_killed_is_kept():
             broker.start()
             PendingProducer(settings).take(Patience(60))
             assert store.read(Patience(30)) == Marker(batch, "query", "{}")
-            visible = [int(message.value()) for message in read_to_end(servers, "results", "read_committed")]
+            visible = [int(message.value()) for message in read_committed(servers, "results")]
             assert visible == list(range(batch + 1))
 
 
@@ -68,5 +68,5 @@ def test_marker_is_written_behind_rows_that_go_to_its_own_partition(
     shared = topic(cleanup_policy="compact")
     sink = sink_for(to=shared, marker_topic=shared, writers=writers, driver_rows=0)
     publish_rows(sink, spark.range(count).selectExpr("string(id) as key", "string(id) as value"))
-    keys = [m.key().decode() for m in read_to_end(broker.bootstrap_servers, shared, "read_committed")]
+    keys = [m.key().decode() for m in read_committed(broker.bootstrap_servers, shared)]
     assert sorted(keys) == [*map(str, range(count)), sink.name]

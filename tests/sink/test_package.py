@@ -18,7 +18,7 @@ import exactly_once_kafka
 from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
@@ -144,7 +144,7 @@ def test_readmes_example_killed_and_started_again_publishes_each_number_once(
     example = Example(empty_environment, tmp_path, broker.bootstrap_servers, results)
 
     def numbers() -> list[int]:
-        return [int(m.value()) for m in read_to_end(broker.bootstrap_servers, results, "read_committed")]
+        return [int(m.value()) for m in read_committed(broker.bootstrap_servers, results)]
 
     try:
         example.start()

@@ -24,7 +24,7 @@ from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
 from exactly_once_kafka.real_time.task import Task
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import remove_topics
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 from labs.faults.task_fault import TaskFaults
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.query.real_time import SHORTEST, start_real_time
@@ -168,7 +168,7 @@ def exploded(spark, broker, numbers, topic, tmp_path):
         query = start()
         eventually(lambda: query.lastProgress and query.lastProgress.batchId > 2, 60)
         query.stop()
-        return Counter(int(m.value()) for m in read_to_end(broker.bootstrap_servers, to, "read_committed"))
+        return Counter(int(m.value()) for m in read_committed(broker.bootstrap_servers, to))
 
     return exploded
 

@@ -14,7 +14,7 @@ from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
 from exactly_once_kafka.real_time.source_marker import SourceMarker
 from exactly_once_kafka.real_time.task import Task
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 
 TIMEOUT = 60  # seconds, of a transaction: how long a dead one is open
 SOON = 20  # seconds: long before that
@@ -49,7 +49,7 @@ class Partitions:
         return producer
 
     def published(self) -> list[int]:
-        return [int(message.value()) for message in read_to_end(self.servers, self.topic, "read_committed")]
+        return [int(message.value()) for message in read_committed(self.servers, self.topic)]
 
 
 @pytest.fixture

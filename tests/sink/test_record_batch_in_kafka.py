@@ -17,7 +17,7 @@ from kafka.protocol.producer.transaction import (
 from exactly_once_kafka.executors.compression import CODECS
 from exactly_once_kafka.executors.record_batch import ProducerId, encode
 from labs.equipment.eventually import eventually
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 from labs.pipeline.two_phase.kafka_request import BrokerConnection, transaction_coordinator
 from tests.sink.random_rows import NOW_MS, OF_LAST, PRODUCER, TAGS, Row, arrow, random_rows, tagged
 
@@ -110,13 +110,8 @@ def test_a_broker_takes_batches_of_every_codec_in_one_transaction(broker, topic)
         eventually(lambda batch=batch: transaction.append(into, batch) or True)
         sequence += len(rows)
         expected += tagged(rows, TAGS)
-    assert list(read_to_end(broker.bootstrap_servers, into, "read_committed")) == []
+    assert read_committed(broker.bootstrap_servers, into) == []
     transaction.commit()
-
-    def all_of_it():
-        seen = list(read_to_end(broker.bootstrap_servers, into, "read_committed"))
-        return seen if len(seen) >= len(expected) else None
-
-    committed = eventually(all_of_it)
+    committed = read_committed(broker.bootstrap_servers, into)
     assert [Row(each.key(), each.value(), each.headers()) for each in committed] == expected
     assert {each.timestamp()[1] for each in committed} == {now_ms}

@@ -16,7 +16,7 @@ from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.send import send_rows
 from labs.equipment.eventually import eventually
-from labs.evidence.readers.results import read_to_end
+from labs.evidence.readers.results import read_committed
 
 HEADERS = "array<struct<key: string, value: binary>>"
 
@@ -36,7 +36,7 @@ def in_transaction(broker):
 
 
 def records(broker, topic):
-    return list(read_to_end(broker.bootstrap_servers, topic, "read_committed"))
+    return read_committed(broker.bootstrap_servers, topic)
 
 
 def test_another_job_of_the_application_goes_on_while_kafka_is_frozen(spark, broker, topic, in_transaction):

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from labs.evidence.auditor.observed import Reading, Result
 from labs.evidence.readers.decided import PATIENCE, SENTINEL, wait_until_decided
+from labs.evidence.readers.transactions import settle
 from labs.pipeline.records import SINK_TOPIC, parse_result_value
 
 Headers = list[tuple[str, bytes | None]]  # as a consumer gets them
@@ -56,9 +57,19 @@ def readable_sentinels(bootstrap_servers: str, topic: str) -> set[int]:
     return {position(record)[0] for record in records if record.key() == SENTINEL}
 
 
+def read_committed(bootstrap_servers: str, topic: str) -> list[Message]:
+    """Wait until what is decided can be seen, then return the topic's committed records.
+
+    What lies behind an open transaction is not waited for. Raises as `settle` and `read_to_end`.
+    """
+    settle(bootstrap_servers)
+    return list(read_to_end(bootstrap_servers, topic, "read_committed"))
+
+
 def read_to_end(bootstrap_servers: str, topic: str, isolation_level: str, timeout: float = 60) -> Iterator[Message]:
     """Yield every record of the topic that a reader of this isolation level can see now.
 
+    What was committed a moment ago need not be among them: Kafka answers a commit before every partition knows of it.
     Raises KafkaException if the topic cannot be read, TimeoutError if its end is not reached within `timeout`
     seconds without progress.
     """
