@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import IO
 
 import pyarrow
@@ -25,8 +25,10 @@ from exactly_once_kafka.errors import BatchFailed
 from exactly_once_kafka.spool import IN_MEMORY, Closed, Spool
 
 
-def arrow_batches(rows: DataFrame, in_memory: int = IN_MEMORY) -> Generator[pyarrow.RecordBatch, None, None]:
-    """Execute `rows` and yield its Arrow batches while later ones are still being computed.
+def arrow_batches(
+    rows: DataFrame, in_memory: int = IN_MEMORY, meanwhile: Callable[[], object] = lambda: None
+) -> Generator[pyarrow.RecordBatch, None, None]:
+    """Execute `rows`, `meanwhile` beside it, and yield its Arrow batches while later ones are still being computed.
 
     It is `DataFrame.toArrow` without the list that collects everything (pyspark/sql/pandas/conversion.py). Partitions
     come in no fixed order. An error in the query is raised at the end, after the batches that preceded it: use
@@ -41,6 +43,7 @@ def arrow_batches(rows: DataFrame, in_memory: int = IN_MEMORY) -> Generator[pyar
     reader.start()
     finished = False
     try:
+        meanwhile()
         yield from spool
         finished = True
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow
@@ -68,17 +68,20 @@ def as_bytes(rows: DataFrame, topic: str | None) -> DataFrame:
     return rows.select(*(col(column).cast(AS_BYTES[column]).alias(column) for column in _columns(rows, topic)))
 
 
-def kafka_batches(rows: DataFrame, topic: str | None) -> Generator[pyarrow.RecordBatch, None, None]:
-    """Execute the rows and yield what `as_bytes` describes, in Arrow batches. Close it if you stop early.
+def kafka_batches(
+    rows: DataFrame, topic: str | None, meanwhile: Callable[[], object] = lambda: None
+) -> Generator[pyarrow.RecordBatch, None, None]:
+    """Execute the rows, `meanwhile` beside it, and yield what `as_bytes` describes, in Arrow batches.
 
-    Arrow calls a string's bytes binary at no cost; that Spark does so takes as long as a small batch takes to write.
+    Close it if you stop early. Arrow calls a string's bytes binary at no cost; that Spark does so takes as long as a
+    small batch takes to write.
     """
     columns = _columns(rows, topic)
     if "headers" in columns:
         rows = as_bytes(rows, topic)
     elif len(columns) < len(rows.columns):
         rows = rows.select(*columns)
-    with contextlib.closing(arrow_batches(rows)) as batches:
+    with contextlib.closing(arrow_batches(rows, meanwhile=meanwhile)) as batches:
         for batch in batches:
             arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
             yield pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)

@@ -82,13 +82,17 @@ class Coordinator:
         )
         return self._ask(request, patience)
 
-    def marking(self, producer: ProducerId, marker: Marker, rows_before: int, patience: Patience) -> PartitionWriter:
-        """Begin to make the marker part of the transaction, which wrote `rows_before` to the marker's partition."""
+    def encoded(self, marker: Marker, producer: ProducerId, rows_before: int) -> Piece:
+        """Return the marker as its record in a transaction that wrote `rows_before` to the marker's partition."""
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
-        content = encode(pyarrow.RecordBatch.from_pylist([record]), producer, rows_before, int(time.time() * 1000))
+        rows = pyarrow.RecordBatch.from_pylist([record])
+        return Piece(encode(rows, producer, rows_before, int(time.time() * 1000)), 1)
+
+    def marking(self, encoded: Piece, patience: Patience) -> PartitionWriter:
+        """Begin to make the marker part of the transaction."""
         self.partitions(self.marker_topic, patience)  # who leads it
         writer = PartitionWriter(self.cluster, self.name, self.marker_topic, 0)
-        writer.add(Piece(content, 1))
+        writer.add(encoded)
         with _as_client_errors():
             writer.step()
         return writer

@@ -63,6 +63,8 @@ class PartitionWriter:
     @property
     def idle(self) -> float:
         """For how many seconds at most a step would do nothing, unless something happens."""
+        if self._answers and self._answers[0].is_done:
+            return 0  # it came while something else was waited for
         left = self._rests_until - time.monotonic()
         return min(left, SLICE) if left > 0 else SLICE
 

@@ -17,6 +17,7 @@ import pyarrow.compute
 from pyspark.sql import DataFrame
 
 from exactly_once_kafka.executors.partitioner import partitions_of as partitions_of_keys
+from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS
 
 WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
 
@@ -50,6 +51,22 @@ def handed_out(
     by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 can only go by a hash of it
     handed: DataFrame = by_writer(writers, WRITER).drop(WRITER)
     return handed
+
+
+def gathered(batches: Batches) -> Batches:
+    """Yield the rows in batches of MOST_RECORDS or LARGEST bytes at least: a small one takes as long to write."""
+    waiting: list[pyarrow.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(each.num_rows for each in waiting) >= MOST_RECORDS or sum(each.nbytes for each in waiting) >= LARGEST:
+            yield from _joined(waiting)
+            waiting = []
+    yield from _joined(waiting)
+
+
+def _joined(batches: list[pyarrow.RecordBatch]) -> Batches:
+    if batches:
+        yield from pyarrow.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def with_writers(

@@ -73,10 +73,12 @@ def most_bytes(rows: pyarrow.RecordBatch, tags: Tags = ()) -> Integers:
 def varints(numbers: Integers) -> pyarrow.Array:
     """Return each number, of -1 to 2^31 - 1, as a varint."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint32)
+    longest = max(1, -(-int(zigzag.max(initial=0)).bit_length() // 7))
+    if longest == 1:
+        return _binary(np.arange(len(numbers) + 1), pyarrow.py_buffer(zigzag.astype(np.uint8)))
     size = np.ones(len(numbers), np.uint8)
-    for bits in range(7, 7 * LONGEST_VARINT, 7):
+    for bits in range(7, 7 * longest, 7):
         size += zigzag >> bits != 0
-    longest = size.max(initial=1)
     padded, used = np.empty((len(numbers), longest), np.uint8), np.empty((len(numbers), longest), np.bool_)
     for place in range(longest):
         padded[:, place] = zigzag >> 7 * place | 0x80  # more follow
@@ -84,6 +86,15 @@ def varints(numbers: Integers) -> pyarrow.Array:
     starts, data = _starts(size), padded[used]
     data[starts[1:] - 1] &= 0x7F  # none follows the last
     return _binary(starts, pyarrow.py_buffer(data))
+
+
+def varint(number: int) -> bytes:
+    """Return one number as a varint: for a few, which Arrow would take longer for."""
+    zigzag, groups = (number << 1) ^ (number >> 63), bytearray()
+    while zigzag > 0x7F:
+        groups.append(zigzag & 0x7F | 0x80)  # more follow
+        zigzag >>= 7
+    return bytes([*groups, zigzag])
 
 
 class _Headers(NamedTuple):
@@ -105,15 +116,17 @@ class _Headers(NamedTuple):
 
 
 def _header_fields(column: pyarrow.Array | None, tags: Tags) -> list[Field]:
-    names, values = ([tag[i] for tag in tags] for i in (0, 1))
-    tag_fields = *_with_length(pyarrow.array(names, pyarrow.string())), *_with_length(pyarrow.array(values, BINARY))
-    encoded_tags = pyarrow.scalar(_bytes(_join(*tag_fields)).to_pybytes(), BINARY)
+    encoded_tags = b"".join(_bytes_with_length(of) for name, value in tags for of in (name.encode(), value))
     if column is None:
-        return [varints(np.array([len(tags)]))[0], encoded_tags]
+        return [pyarrow.scalar(varint(len(tags)) + encoded_tags, BINARY)]
     headers = _Headers.of(column)
     encoded = _join(*_with_length(headers.keys), *_with_length(headers.values))
     of_row = _binary(_offsets(encoded)[headers.starts], encoded.buffers()[2])
-    return [varints(np.diff(headers.starts) + len(tags)), of_row, encoded_tags]
+    return [varints(np.diff(headers.starts) + len(tags)), of_row, pyarrow.scalar(encoded_tags, BINARY)]
+
+
+def _bytes_with_length(of: bytes | None) -> bytes:
+    return varint(-1) if of is None else varint(len(of)) + of
 
 
 def _with_length(column: pyarrow.Array | None) -> list[Field]:

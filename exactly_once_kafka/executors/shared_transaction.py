@@ -23,8 +23,8 @@ from pyspark.sql.functions import expr
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.first_attempt import THREAD, THREAD_OF_FIRST_ROW
-from exactly_once_kafka.executors.partition_writer import PartitionWriter
-from exactly_once_kafka.executors.placing import Batches, handed_out
+from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.executors.placing import Batches, gathered, handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import Report, counted
 from exactly_once_kafka.executors.write_task import WriteTask
@@ -75,7 +75,8 @@ class SharedTransaction(Transaction):
         self.expected: int = last.expected if last else 0  # rows of the next batch, as far as can be told
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
-        self._marking: PartitionWriter | None = None  # once the marker is on its way
+        self._encoded: Piece | None = None  # the marker, once it is encoded
+        self._marking: PartitionWriter | None = None  # once it is on its way
         self._written: dict[tuple[str, int], int] = {}  # topic, partition -> rows
 
     def begin(self, marker: Marker) -> None:
@@ -108,9 +109,11 @@ class SharedTransaction(Transaction):
         return count
 
     def mark(self, patience: Patience) -> None:
-        rows_before = self._written.get((self._coordinator.marker_topic, 0), 0)  # a row may name that topic as its own
-        marking = self._marking or self._begin_to_mark(rows_before, patience.anew())
-        self._coordinator.marked(marking, patience.anew())
+        if self._marking is None:
+            topic = self._coordinator.marker_topic
+            encoded = self._encoded or self._encode(rows_before=self._written.get((topic, 0), 0))  # rows may go there
+            self._marking = self._coordinator.marking(encoded, patience.anew())
+        self._coordinator.marked(self._marking, patience.anew())
 
     def commit(self, patience: Patience) -> None:
         self.following = self._coordinator.end(self._producer, True, patience.anew())
@@ -118,24 +121,25 @@ class SharedTransaction(Transaction):
     def abort(self, seconds: float) -> None:
         self._coordinator.end(self._producer, False, Patience(seconds))
 
+    def _encode(self, rows_before: int) -> Piece:
+        return self._coordinator.encoded(cast(Marker, self.marker), self._producer, rows_before)
+
     def _by_driver(self, task: WriteTask, rows: DataFrame, patience: Patience) -> Report:
-        with contextlib.closing(kafka_batches(rows, task.topic)) as batches:
-            together = self._marking_with(batches, patience) if self._can_mark_first(task.topic) else batches
+        with contextlib.closing(kafka_batches(rows, task.topic, lambda: self._encode_ahead(task.topic))) as batches:
+            together = self._marking_with(gathered(batches), patience)
             return task.reported(lambda: task.write_all(self._coordinator.cluster, together, patience.lasts))
 
-    def _can_mark_first(self, topic: str | None) -> bool:
-        """Tell whether no row can go where the marker goes, so that the marker is the first record there."""
-        return topic is not None and topic != self._coordinator.marker_topic
+    def _encode_ahead(self, topic: str | None) -> None:
+        """Encode the marker while Spark computes, if no row can come before it in its partition."""
+        if topic not in (None, self._coordinator.marker_topic):
+            self._encoded = self._encode(rows_before=0)
 
     def _marking_with(self, batches: Batches, patience: Patience) -> Batches:
         """Send the marker with the first rows, for both then wait at once until their partitions are enrolled."""
         for batch in batches:
-            if batch.num_rows and not self._marking:
-                self._marking = self._begin_to_mark(0, patience)
+            if batch.num_rows and self._encoded and not self._marking:
+                self._marking = self._coordinator.marking(self._encoded, patience)
             yield batch
-
-    def _begin_to_mark(self, rows_before: int, patience: Patience) -> PartitionWriter:
-        return self._coordinator.marking(self._producer, cast(Marker, self.marker), rows_before, patience)
 
     def _by_executors(self, task: WriteTask, rows: DataFrame, patience: Patience) -> list[Report]:
         """Have the executors write. Where Kafka is silent, wait until it has aborted, and have them write again.

@@ -70,7 +70,8 @@ def test_what_is_written_again_after_an_abort_is_there_once(sink):
     sink.write(first)
     again = sink.end(first, False)
     written = sink.write(again)
-    marking = sink.coordinator.marking(again, Marker(0, "q", "{}"), written[0], Patience(60))
+    marker = sink.coordinator.encoded(Marker(0, "q", "{}"), again, written[0])
+    marking = sink.coordinator.marking(marker, Patience(60))
     sink.coordinator.marked(marking, Patience(60))
     sink.end(again, True)
     assert sink.visible() == [*range(ROWS)]

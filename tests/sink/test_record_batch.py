@@ -10,7 +10,7 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from kafka.record.util import encode_varint
 
 from exactly_once_kafka.executors.record_batch import cut, encode
-from exactly_once_kafka.executors.records import varints
+from exactly_once_kafka.executors.records import varint, varints
 from tests.sink.random_rows import (
     HEADERS,
     NOW_MS,
@@ -70,7 +70,10 @@ def test_varints_are_those_of_kafka_python():
     for number in numbers:
         expected.append(bytearray())
         encode_varint(number, expected[-1].append)
-    assert varints(np.array(numbers)).to_pylist() == [bytes(each) for each in expected]
+    expected = [bytes(each) for each in expected]
+    assert varints(np.array(numbers)).to_pylist() == expected
+    assert [varints(np.array([number])).to_pylist() for number in numbers] == [[each] for each in expected]
+    assert [varint(number) for number in numbers] == expected
 
 
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 123])
