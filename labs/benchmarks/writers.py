@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
+from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
@@ -112,10 +112,7 @@ def _transactions(servers: str, partitions: int) -> list[tuple[float, float]]:
         writers = [PartitionWriter(coordinator.cluster, name, topic, number) for number in range(partitions)]
         for writer in writers:
             writer.add(Piece(content, 1))
-        while not all(writer.done for writer in writers):
-            for writer in writers:
-                writer.step()
-            coordinator.cluster.wait(min(writer.idle for writer in writers))
+        send(coordinator.cluster, writers, WAIT.seconds, lambda: None)
         written = time.perf_counter()
         producer = coordinator.end(producer, True, WAIT)
         ended = time.perf_counter()
