@@ -55,12 +55,13 @@ def handed_out(
 
 def gathered(batches: Batches) -> Batches:
     """Yield the rows in batches of MOST_RECORDS or LARGEST bytes at least: a small one takes as long to write."""
-    waiting: list[pyarrow.RecordBatch] = []
+    waiting, rows, size = list[pyarrow.RecordBatch](), 0, 0
     for batch in batches:
         waiting.append(batch)
-        if sum(each.num_rows for each in waiting) >= MOST_RECORDS or sum(each.nbytes for each in waiting) >= LARGEST:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= MOST_RECORDS or size >= LARGEST:
             yield from _joined(waiting)
-            waiting = []
+            waiting, rows, size = [], 0, 0
     yield from _joined(waiting)
 
 

@@ -145,6 +145,7 @@ def _kept(endpoint: str, names: Set[str]) -> list[Path]:
 
 
 def _cache() -> Path:
+    """Return what `jgo.constants.default_jgo_cache` does, for which a start would have to import all of jgo."""
     return Path(os.environ.get("JGO_CACHE_DIR") or Path.home() / ".cache" / "jgo")
 
 

@@ -16,6 +16,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_committed, read_results, read_visible
+from labs.evidence.readers.transactions import settle
 from labs.faults.fault import FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
@@ -58,15 +59,7 @@ def fragile(proxied, tmp_path):
 
 def results_of(run):
     """What readers see once the coordinator has told every partition what it knows."""
-
-    def settled():
-        with admin(run.bootstrap_servers) as kafka:
-            ending = kafka.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"])
-        return not [
-            each for broker in ending.values() for each in broker if each.transactional_id.startswith(run.prefix)
-        ]
-
-    eventually(settled)
+    settle(run.bootstrap_servers)
     return read_visible(run.bootstrap_servers, run.topic)
 
 
