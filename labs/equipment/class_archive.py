@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from labs.equipment.jars import SUMS
+from labs.equipment.jars import kept_jars
 from labs.equipment.java import find_java, lab_cache
 
 ARCHIVES = ("broker", "spark")
@@ -44,11 +44,11 @@ def archive_options(name: str) -> tuple[str, ...]:
 
 
 def archive_directory() -> Path:
-    """Return the directory for the archives of this Java and these jars, Spark's where they are installed.
+    """Return the directory for the archives of this Java and of the jars that are here.
 
-    The jars are told by their recorded sums: to check the files is up to whoever starts a JVM on them.
+    Java takes no archive when a jar has become another file since, be it a copy of the same, so those have another.
     """
-    described = [*_installation(), SUMS.read_text()]
+    described = [*_installation(), *(f"{jar} {seen.st_size} {seen.st_mtime_ns}" for jar, seen in _jars())]
     with contextlib.suppress(OSError):
         described.append((find_java().home / "release").read_text())
     return lab_cache() / "classes" / hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
@@ -58,6 +58,13 @@ def _installation() -> list[str]:
     """Return the files by which this Java and this Spark are known."""
     spark = importlib.util.find_spec("pyspark")
     return [find_java().executable, str(spark and spark.origin)]
+
+
+def _jars() -> list[tuple[Path, os.stat_result]]:
+    """Return what the class paths are made of, which whoever starts a JVM on it verifies."""
+    spark = importlib.util.find_spec("pyspark")
+    shipped = sorted(Path(spark.origin).with_name("jars").glob("*.jar")) if spark and spark.origin else []
+    return [(jar, jar.stat()) for jar in (*shipped, *kept_jars())]
 
 
 def make_archives() -> str:

@@ -77,6 +77,11 @@ def all_jars() -> tuple[Path, ...]:
     return (*broker_jars(), *connector_jars(), local_files_jar())
 
 
+def kept_jars() -> list[Path]:
+    """Return the jars of the broker and of Spark's connector that are here, unverified; none is fetched."""
+    return [jar for endpoint in (KAFKA, SPARK) for jar in _kept(endpoint, read_sums(endpoint).keys())]
+
+
 @functools.cache
 def _spark_jars() -> tuple[Path, ...]:
     return _verified(SPARK)
@@ -137,7 +142,7 @@ def _kept(endpoint: str, names: Set[str]) -> list[Path]:
     Where a jar is a Java module and the only one, jgo knows of none, and would link it anew below whoever runs on it.
     """
     group, artifact, _ = endpoint.split(":", maxsplit=2)
-    for folder in _cache().joinpath("envs", *group.split("."), artifact).glob("*"):
+    for folder in sorted(_cache().joinpath("envs", *group.split("."), artifact).glob("*")):
         jars = sorted(folder.glob("*/*.jar"))
         if {jar.name for jar in jars} == names:
             return jars

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from labs.equipment import class_archive, java
 from labs.equipment.apart import Apart
 from labs.equipment.class_archive import ARCHIVES, archive_directory, archive_options, make_archives
-from labs.equipment.jars import broker_jars
+from labs.equipment.jars import broker_jars, local_files_jar
 from labs.equipment.java import find_java
 from labs.equipment.spark import spark_session
 
@@ -72,11 +73,12 @@ def test_without_an_archive_java_starts_as_always(tmp_path, monkeypatch):
     assert [archive_options(name) for name in ARCHIVES] == [(), ()]
 
 
-def test_another_java_or_other_jars_have_another_archive(tmp_path, monkeypatch):
+def test_a_jar_that_became_another_file_has_another_archive(tmp_path, monkeypatch):
+    copy = Path(shutil.copy2(local_files_jar(), tmp_path))
+    monkeypatch.setattr(class_archive, "kept_jars", lambda: [copy])
     ours = archive_directory()
-    other = tmp_path / "sums"
-    other.write_text("0123  another.jar\n")
-    monkeypatch.setattr(class_archive, "SUMS", other)
+    assert archive_directory() == ours
+    os.utime(copy, (0, 0))
     assert archive_directory() != ours
 
 

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jgo
 import pyspark
 import pytest
 
@@ -35,7 +34,7 @@ print(len(broker_jars()), len(connector_jars()), local_files_jar().suffix)
 @pytest.fixture
 def fetched(monkeypatch, tmp_path):
     """The connector's jars in a directory where they may be spoiled; nothing is fetched from elsewhere."""
-    for jar in jgo.build(SPARK).all_jars:
+    for jar in jars._spark_jars():
         (tmp_path / jar.name).symlink_to(jar.resolve())
     monkeypatch.setattr(jars, "_kept", lambda endpoint, names: [])
     monkeypatch.setattr(jars, "_fetch", lambda endpoint, anew=False: sorted(tmp_path.glob("*.jar")))
@@ -108,7 +107,7 @@ def test_jars_of_a_pyspark_without_sums_are_refused(fetched, monkeypatch):
 
 
 def test_what_an_interrupted_fetch_left_is_completed(monkeypatch, tmp_path):
-    environment = Path(jgo.build(SPARK).path)
+    environment = local_files_jar().parents[1]
     root = next(parent for parent in environment.parents if parent.name == "envs").parent
     copy = tmp_path / environment.relative_to(root)
     shutil.copytree(environment, copy)
