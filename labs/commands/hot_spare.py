@@ -51,21 +51,21 @@ class Orders(argparse.ArgumentParser):
         return arguments
 
 
-def wait_for_order() -> bytes:
+def wait_for_order(quick_start: bool = True) -> bytes:
     """Get warm unless there is an order already, and return it as it came; nothing if standard input ended."""
     if not _is_told():
-        _get_warm()
+        _get_warm(quick_start)
     return sys.stdin.buffer.readline()
 
 
-def _get_warm() -> None:
+def _get_warm(quick_start: bool) -> None:
     """Start and warm up the session, and say so; leave off as soon as there is an order. Raises KeyboardInterrupt."""
     from labs.equipment.spark import spark_session
     from labs.pipeline.query.warm_up import warm_up
     from labs.runs import staircase  # noqa: F401  the sinks, which take a second to import
 
     with interrupts_wait() as interrupted:  # or Python would be interrupted in the middle of a question to the JVM
-        warm_up(spark_session(), lambda: interrupted.is_set() or _is_told())
+        warm_up(spark_session(quick_start=quick_start), lambda: interrupted.is_set() or _is_told())
     if not _is_told():
         os.write(sys.stdout.fileno(), b'{"event": "warm"}\n')
 

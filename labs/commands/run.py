@@ -21,11 +21,13 @@ EXAMPLES = """examples:
   python -m labs run --warm       a hot spare, which waits for its arguments as a JSON list on standard input
 """
 WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
+COMPILER = "of Java: the quick one alone, which starts soonest, or all, for a long run (default: %(default)s)"
 MISUSED = 2  # the exit code for arguments that are wrong
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warm", action="store_true", help=WARM)
+    parser.add_argument("--compiler", choices=("quick", "all"), default="quick", help=COMPILER)
     parser.set_defaults(misused=parser.error)
     add_options(parser, required=False)
 
@@ -53,17 +55,18 @@ def run(arguments: argparse.Namespace) -> int:
     if os.getpgrp() == os.getpid():
         os.environ[JOB_MARK] = str(os.getpid())
         signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the lab may have ignored it
+    quick_start = arguments.compiler == "quick"
     if arguments.warm:
-        return _run_when_told()
+        return _run_when_told(quick_start)
     if arguments.bootstrap_servers is None or arguments.checkpoint is None:
         arguments.misused("the following arguments are required: --bootstrap-servers, --checkpoint")
-    return _run(arguments)
+    return _run(arguments, quick_start)
 
 
-def _run_when_told() -> int:
+def _run_when_told(quick_start: bool) -> int:
     from labs.commands.hot_spare import BadOrder, Orders, wait_for_order
 
-    line = wait_for_order()
+    line = wait_for_order(quick_start)
     if not line:
         return 0
     try:
@@ -71,10 +74,10 @@ def _run_when_told() -> int:
     except BadOrder as error:
         print(f"python -m labs run --warm: {error}", file=sys.stderr)
         return MISUSED
-    return _run(arguments)
+    return _run(arguments, quick_start)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -84,7 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from labs.pipeline.query.query_failure import why
 
     faults = [Fault.parse(text) for text in arguments.fault]
-    spark = spark_session()
+    spark = spark_session(quick_start=quick_start)
     records = ip_count.read_source(
         spark,
         arguments.bootstrap_servers,

@@ -27,7 +27,8 @@ class Setting(NamedTuple):
 class Work:
     """What a run is to count, and where it may keep what it must remember.
 
-    `name` is unique to the run: consumer group, transactional ids and changelog topics are named by it.
+    `name` is unique to the run: consumer group, transactional ids and changelog topics are named by it. With
+    `long_run` a JVM uses all of its compilers, otherwise the quick one alone, with which it starts soonest.
     """
 
     bootstrap_servers: str
@@ -37,6 +38,7 @@ class Work:
     name: str
     exactly_once: bool = True
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    long_run: bool = False
 
 
 class Running(Protocol):

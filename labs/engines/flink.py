@@ -9,10 +9,11 @@ from labs.engines.environment import Environment
 from labs.engines.program import TEMPORARY, EngineProcess
 from labs.equipment.jars import flink_connector_jars
 from labs.equipment.java import find_java
+from labs.equipment.node import QUICK_SPARK
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, WINDOW_MS
 
 PROGRAM = Path(__file__).with_name("flink_program.py")
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx1g"  # a quick start on a small machine, as the broker has it
+MEMORY = ("-Xmx1g",)
 OF_SINK, OF_SOURCE = "sink: ", "source: "
 
 
@@ -83,7 +84,7 @@ class FlinkEngine:
             self.order(work),
             work.directory,
             JAVA_HOME=str(java.home),
-            JVM_ARGS=JVM,
+            JVM_ARGS=" ".join(MEMORY if work.long_run else (*QUICK_SPARK, *MEMORY)),  # as the lab's own job has it
             # Java's own variable, since Flink's is cut at every space.
             JDK_JAVA_OPTIONS=f'"-Djava.io.tmpdir={work.directory / TEMPORARY}"',
             FLINK_LOG_DIR=str(work.directory),

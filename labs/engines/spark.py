@@ -50,5 +50,6 @@ class SparkEngine:
             source_topic=work.source_topic,
             sink_topic=work.sink_topic,
             name=work.name,
+            compiler="all" if work.long_run else "quick",
             **options,
         )

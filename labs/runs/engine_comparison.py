@@ -45,6 +45,7 @@ class Size(NamedTuple):
     records: int = 40_000  # of a run with kills
     kills: int = 3
     backlog: int = 300_000  # of a run without kills
+    long_run: bool = False  # of one without kills: whether JVMs use all of their compilers
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class _Bench:
             timeouts = (SHORT_TIMEOUT_MS, LONG_TIMEOUT_MS)
             yield from (self.outage(engine, timeout_ms) for timeout_ms in timeouts for engine in engines)
         else:
-            yield from (self.speed(engine, size.backlog) for engine in engines)
+            yield from (self.speed(engine, size) for engine in engines)
 
     def kills(self, engine: Engine, exactly_once: bool, size: Size) -> Found:
         work, say = self._work(engine, exactly_once), self._telling(engine, "kills", exactly_once)
@@ -139,18 +140,20 @@ class _Bench:
         assert self.proxy, "the outage's own"
         return self._found(say, run_outage(engine, work, log, self.proxy, self.seed, OUTAGE_SECONDS, say))
 
-    def speed(self, engine: Engine, backlog: int) -> Found:
-        work, say = self._work(engine, True), self._telling(engine, "speed", True)
-        log = self._log(backlog + LATE_RECORDS, FAST)
-        return self._found(say, run_speed(engine, work, log, backlog, LATE_SECONDS, say))
+    def speed(self, engine: Engine, size: Size) -> Found:
+        work, say = self._work(engine, True, long_run=size.long_run), self._telling(engine, "speed", True)
+        log = self._log(size.backlog + LATE_RECORDS, FAST)
+        return self._found(say, run_speed(engine, work, log, size.backlog, LATE_SECONDS, say))
 
     def _log(self, records: int, rate: float) -> list:
         return list(Traffic(requests=records, seed=self.seed, rate=rate, clients=CLIENTS))
 
-    def _work(self, engine: Engine, exactly_once: bool, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Work:
+    def _work(
+        self, engine: Engine, exactly_once: bool, timeout_ms: int = TRANSACTION_TIMEOUT_MS, long_run: bool = False
+    ) -> Work:
         name = f"{engine.name}-{uuid.uuid4().hex[:8]}"
         place = self.directory / name
-        return Work(self.servers, f"{name}-source", f"{name}-sink", place, name, exactly_once, timeout_ms)
+        return Work(self.servers, f"{name}-source", f"{name}-sink", place, name, exactly_once, timeout_ms, long_run)
 
     def _telling(self, engine: Engine, trial: str, exactly_once: bool) -> Say:
         run = f"seed {self.seed}, {trial}: {engine.name}, {guarantee(exactly_once)}"
