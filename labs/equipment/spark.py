@@ -115,6 +115,7 @@ def _submitted() -> dict[str, str]:
 def _prepare_environment(master: str, here: bool) -> None:
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["SPARK_HOME"] = str(_spark_home(master))  # another Spark's jars would not fit the connector
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_SPARK))  # of the JVM that only makes up the command
     if here:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

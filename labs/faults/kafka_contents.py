@@ -22,6 +22,7 @@ from labs.faults.kafka_framing import TOPIC_IDS, RequestHeader
 
 FENCED = "fenced"  # what is said of the two errors of a producer whose name a younger one has
 NEWER_PRODUCER = ("InvalidProducerEpochError", "ProducerFencedError")
+ENDING = "ConcurrentTransactionsError"  # a transaction of the name is being ended
 # After these a client repeats its request, and shows nobody that it has.
 COME_AGAIN = (
     *("ConcurrentTransactionsError", "CoordinatorLoadInProgressError", "CoordinatorNotAvailableError"),

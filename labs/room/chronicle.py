@@ -1,7 +1,8 @@
 """What was done to the pipeline, when, and what came of it, in words.
 
 A consequence is told by what was seen afterwards: a function that returns words, or "" while nothing has shown. It is
-asked again for a while, since some consequences have a second part.
+asked again for as long as its words end in MORE or nothing else is struck, and for a while after that, since some
+consequences have a second part.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from labs.room.state import STRIKES
 
 Consequence = Callable[[], str]
 SECOND_PART = 8.0  # seconds
+MORE = " …"
 
 
 @dataclass
@@ -61,9 +63,10 @@ class Chronicle:
             if entry.look is None:
                 continue
             entry.consequence = entry.look() or entry.consequence
-            if entry.consequence and entry.shown_at is None:
+            if entry.consequence and not entry.consequence.endswith(MORE) and entry.shown_at is None:
                 entry.shown_at = time.monotonic()
-            if entry.shown_at is not None and time.monotonic() - entry.shown_at > SECOND_PART:
+            alone = entry is self.all[-1]  # then whatever shows has come of it, however slow the machine is
+            if not alone and entry.shown_at is not None and time.monotonic() - entry.shown_at > SECOND_PART:
                 entry.look = None
 
     def end_act(self) -> None:

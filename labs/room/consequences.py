@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from labs.room.act import Act
 from labs.room.batches import Checkpoint
-from labs.room.chronicle import Consequence
+from labs.room.chronicle import MORE, Consequence
 from labs.room.drivers import Driver, Drivers
 
 
@@ -100,12 +100,12 @@ def of_an_outage(act: Act, drivers: Drivers, over: Callable[[], bool]) -> Conseq
     def look() -> str:
         lost = "".join(f"; driver {each.number} {each.words or each.state}" for each in at_work if each.gone)
         if said or not over():
-            return "".join(said) or lost.removeprefix("; ")
+            return "".join(said) or _more(lost)
         if not noted:
             noted.append(act.checkpoint.noted)
         if act.checkpoint.noted > noted[0]:
             said.append(f"batches are noted again after {time.monotonic() - began:.0f} s{lost}")
-        return "".join(said)
+        return "".join(said) or _more(lost)
 
     return look
 
@@ -165,6 +165,10 @@ def once(over: Callable[[], bool], words: str) -> Consequence:
         return f"{words} after {took[0]:.1f} s" if took else ""
 
     return look
+
+
+def _more(lost: str) -> str:
+    return lost.removeprefix("; ") + MORE if lost else ""
 
 
 def _doubled(results: int) -> str:

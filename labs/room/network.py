@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labs.faults.kafka_contents import FENCED, read_end, read_ended
+from labs.faults.kafka_contents import ENDING, FENCED, read_end, read_ended
 from labs.faults.proxy import HeldRequest, Proxy, Request
 
 OK = "answered without an error"
@@ -57,6 +57,8 @@ class RoomNetwork:
         said = read_ended(answer.request, answer.frame)
         if said == FENCED:
             return "refused as fenced: a younger epoch has the name, and nothing has changed"
+        if said == ENDING:
+            return "refused: a transaction of the name is being ended just now, and nothing has changed"
         return OK if said == "ok" else f"refused ({said}): nothing has changed"
 
     def mend(self) -> None:

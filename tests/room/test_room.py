@@ -39,7 +39,8 @@ def test_a_kill_and_a_late_commit_do_no_harm_with_the_marker(room, tmp_path):
     aborted = "its first transaction aborted" in strikes(state)["kill-driver"]
     assert aborted or "not written again: the marker says it is there" in strikes(state)["kill-driver"]
     assert "its driver asked again" in strikes(state)["hold-commit"]
-    assert "fenced" in strikes(state)["deliver-commit"] or "committed already" in strikes(state)["deliver-commit"]
+    delivered = strikes(state)["deliver-commit"]
+    assert ("refused" in delivered and "nothing has changed" in delivered) or "committed already" in delivered
     # Aborted rows lie in the log, and only who reads uncommitted sees them.
     assert state["readers"]["committed"] == audit.observed
     assert (state["readers"]["uncommitted"] > audit.observed) == aborted
@@ -148,8 +149,8 @@ def test_brokers_and_network_are_struck_and_mended(room):
     assert room.state["network"]["cut"]
     play(room, (Do("heal-network"), Until("noted", 1, more=True), Do("kill-broker"), Do("start-broker")))
     play(room, (Until("running brokers"), Until("noted", 1, more=True)))
-    state = room.wait(lambda state: all(strikes(state).values()))
-    assert all("noted again after" in strikes(state)[each] for each in ("freeze-broker", "cut-network", "kill-broker"))
+    outages = ("freeze-broker", "cut-network", "kill-broker")  # a driver may have fallen over meanwhile
+    state = room.wait(lambda state: all("noted again after" in strikes(state)[each] for each in outages))
     assert "it answers after" in strikes(state)["start-broker"]
     assert room.finish().duplicated == room.state["verdict"]["duplicated"]
     assert differences(room.state) == []

@@ -32,7 +32,7 @@ def read_source(
 
     `starting` is "earliest", "latest" or Spark's JSON of offsets; only a query without a checkpoint obeys it.
     """
-    reader = spark.readStream.format("kafka").options(**SOURCE_OPTIONS, **options)
+    reader = spark.readStream.format("kafka").options(**(SOURCE_OPTIONS | options))
     reader = reader.option("kafka.bootstrap.servers", bootstrap_servers).option("subscribe", topic)
     if records_per_batch:
         reader = reader.option("maxOffsetsPerTrigger", records_per_batch)

@@ -1,0 +1,43 @@
+"""A strike's consequence is asked for as long as it may still show, and no longer."""
+
+import pytest
+
+from labs.room import chronicle as chronicles
+from labs.room.chronicle import MORE, Chronicle
+
+
+@pytest.fixture
+def chronicle(monkeypatch):
+    """A chronicle in which a second part that does not come at once comes too late."""
+    monkeypatch.setattr(chronicles, "SECOND_PART", -1.0)
+    return Chronicle(lambda: 0.0)
+
+
+def strike(chronicle: Chronicle, *words: str) -> None:
+    """Strike; each look finds the next words."""
+    found = iter(words)
+    chronicle.note("freeze-broker", "broker 0 was frozen", lambda: next(found))
+
+
+def look(chronicle: Chronicle) -> str:
+    chronicle.look()
+    return chronicle.all[0].consequence
+
+
+def test_the_newest_strike_is_asked_about_however_long_its_second_part_takes(chronicle):
+    strike(chronicle, "repeated", "repeated, 66 results doubled")
+    assert [look(chronicle), look(chronicle)] == ["repeated", "repeated, 66 results doubled"]
+
+
+def test_after_the_next_strike_a_second_part_that_is_late_is_the_other_ones(chronicle):
+    strike(chronicle, "repeated", "repeated", "repeated, 66 results doubled")
+    look(chronicle)
+    chronicle.note("heal-network", "the network is whole again")
+    assert [look(chronicle), look(chronicle)] == ["repeated"] * 2
+
+
+def test_what_is_to_go_on_is_asked_about_beside_other_strikes_too(chronicle):
+    strike(chronicle, "driver 1 timed out" + MORE, "driver 1 timed out" + MORE, "noted again")
+    look(chronicle)
+    chronicle.note("wake-broker", "broker 0 was woken")
+    assert [look(chronicle), look(chronicle)] == ["driver 1 timed out" + MORE, "noted again"]
