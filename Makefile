@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 LOCK   := requirements.lock
 PYTEST := $(BIN)/python -m pytest
-# Three at a time, since two keep two cores only 70 % busy; a file's tests stay together, with the bench they share.
-SHARED := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+# Two at a time, since half of the tests wait for something; a file's tests stay together, with the bench they share.
+SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 TESTS  ?= tests
 ENGINES := flink quix
 
