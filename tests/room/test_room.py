@@ -157,7 +157,8 @@ def test_brokers_and_network_are_struck_and_mended(room):
 
 
 def test_a_frozen_driver_wakes_up_fenced(room):
-    begin(room, "+ batch marker", Do("freeze-driver"), Do("start-driver"), Until("working"), Do("wake-driver"))
+    begin(room, "+ batch marker", Do("freeze-driver"), Do("start-driver"))
+    play(room, (Until("noted", 2, more=True), Do("wake-driver")))  # by the newcomer, who has fenced it by then
     room.wait(lambda state: all(strikes(state).values()))
     room.wait(lambda state: state["drivers"][0]["state"] in ("fenced", "refused", "ended"))
     assert room.finish().valid
