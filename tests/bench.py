@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from types import CodeType, FunctionType, ModuleType
 
-FIXTURES = {"broker", "spark", "browser", "jupyterlab", "room"}
+FIXTURES = {"broker", "spark", "browser", "jupyterlab", "room", "installed"}
 STARTERS = {
     *("Broker", "open_broker", "proxied_broker", "Postgres", "SparkCluster", "spark_session"),
     *("Apart", "JobProcess", "Room", "RoomPage", "run_chaos", "run_stage", "check", "subprocess", "Popen", "main"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -17,7 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from labs.equipment.jars import kept_jars
+import pyspark
+
+from labs.equipment.jars import kept_jars, shipped_jars
 from labs.equipment.java import find_java, lab_cache
 
 ARCHIVES = ("broker", "spark")
@@ -30,15 +31,15 @@ QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # an archive of other jars i
 
 def archive_options(name: str) -> tuple[str, ...]:
     """Return the JVM options that use the archive `name`, or record it in a training; none where there is none."""
-    base = archive_directory() / BASE
-    below = [str(base)] if base.exists() else []
+    kept = archive_directory()
+    below = [str(kept / BASE)] if (kept / BASE).exists() else []
     if directory := os.environ.get(TRAINING):
         return (
             *(f"-XX:SharedArchiveFile={file}" for file in below),
             f"-XX:ArchiveClassesAtExit={directory}/{name}.jsa",
             *QUIET,
         )
-    file = archive_directory() / f"{name}.jsa"
+    file = kept / f"{name}.jsa"
     files = os.pathsep.join([*below, str(file)])
     return (f"-XX:SharedArchiveFile={files}", "-Xshare:auto", *QUIET) if file.exists() else ()
 
@@ -48,7 +49,8 @@ def archive_directory() -> Path:
 
     Java takes no archive when a jar has become another file since, be it a copy of the same, so those have another.
     """
-    described = [*_installation(), *(f"{jar} {seen.st_size} {seen.st_mtime_ns}" for jar, seen in _jars())]
+    seen = [(jar, jar.stat()) for jar in (*shipped_jars(), *kept_jars())]
+    described = [*_installation(), *(f"{jar} {file.st_size} {file.st_mtime_ns}" for jar, file in seen)]
     with contextlib.suppress(OSError):
         described.append((find_java().home / "release").read_text())
     return lab_cache() / "classes" / hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
@@ -56,15 +58,7 @@ def archive_directory() -> Path:
 
 def _installation() -> list[str]:
     """Return the files by which this Java and this Spark are known."""
-    spark = importlib.util.find_spec("pyspark")
-    return [find_java().executable, str(spark and spark.origin)]
-
-
-def _jars() -> list[tuple[Path, os.stat_result]]:
-    """Return what the class paths are made of, which whoever starts a JVM on it verifies."""
-    spark = importlib.util.find_spec("pyspark")
-    shipped = sorted(Path(spark.origin).with_name("jars").glob("*.jar")) if spark and spark.origin else []
-    return [(jar, jar.stat()) for jar in (*shipped, *kept_jars())]
+    return [find_java().executable, pyspark.__file__]
 
 
 def make_archives() -> str:

@@ -56,7 +56,7 @@ def broker_jars() -> tuple[Path, ...]:
 
 def connector_jars() -> tuple[Path, ...]:
     """Return the connector's jars less those that pyspark ships itself. Raises JarRefused."""
-    shipped = {_artifact(jar.name) for jar in Path(pyspark.__file__).with_name("jars").glob("*.jar")}
+    shipped = {_artifact(jar.name) for jar in shipped_jars()}
     return tuple(jar for jar in _spark_jars() if _artifact(jar.name) not in shipped | {LOCAL_FILES})
 
 
@@ -75,6 +75,11 @@ def flink_connector_jars() -> tuple[Path, ...]:
 def all_jars() -> tuple[Path, ...]:
     """Return every jar that the lab uses, fetched if need be and verified. Raises JarRefused."""
     return (*broker_jars(), *connector_jars(), local_files_jar())
+
+
+def shipped_jars() -> list[Path]:
+    """Return the jars that pyspark ships."""
+    return sorted(Path(pyspark.__file__).with_name("jars").glob("*.jar"))
 
 
 def kept_jars() -> list[Path]:

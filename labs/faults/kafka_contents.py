@@ -25,7 +25,7 @@ NEWER_PRODUCER = ("InvalidProducerEpochError", "ProducerFencedError")
 ENDING = "ConcurrentTransactionsError"  # a transaction of the name is being ended
 # After these a client repeats its request, and shows nobody that it has.
 COME_AGAIN = (
-    *("ConcurrentTransactionsError", "CoordinatorLoadInProgressError", "CoordinatorNotAvailableError"),
+    *(ENDING, "CoordinatorLoadInProgressError", "CoordinatorNotAvailableError"),
     *("NotCoordinatorError", "NotLeaderForPartitionError", "LeaderNotAvailableError", "UnknownTopicOrPartitionError"),
 )
 

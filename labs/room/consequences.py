@@ -99,13 +99,12 @@ def of_an_outage(act: Act, drivers: Drivers, over: Callable[[], bool]) -> Conseq
 
     def look() -> str:
         lost = "".join(f"; driver {each.number} {each.words or each.state}" for each in at_work if each.gone)
-        if said or not over():
-            return "".join(said) or _more(lost)
-        if not noted:
-            noted.append(act.checkpoint.noted)
-        if act.checkpoint.noted > noted[0]:
-            said.append(f"batches are noted again after {time.monotonic() - began:.0f} s{lost}")
-        return "".join(said) or _more(lost)
+        if not said and over():
+            if not noted:
+                noted.append(act.checkpoint.noted)
+            if act.checkpoint.noted > noted[0]:
+                said.append(f"batches are noted again after {time.monotonic() - began:.0f} s{lost}")
+        return "".join(said) or (lost.removeprefix("; ") + MORE if lost else "")
 
     return look
 
@@ -165,10 +164,6 @@ def once(over: Callable[[], bool], words: str) -> Consequence:
         return f"{words} after {took[0]:.1f} s" if took else ""
 
     return look
-
-
-def _more(lost: str) -> str:
-    return lost.removeprefix("; ") + MORE if lost else ""
 
 
 def _doubled(results: int) -> str:

@@ -16,7 +16,7 @@ from labs.room.drivers import Driver
 from labs.room.possible import NotDone
 
 STEP = 0.005  # seconds between two looks
-PATIENCE = 30.0  # seconds
+PATIENCE = 90.0  # seconds: on a busy machine many a batch is noted between two looks
 UNDER_WAY = 0.25  # seconds that a frozen driver's last request takes at most
 
 

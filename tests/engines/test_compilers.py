@@ -7,21 +7,15 @@ import contextlib
 import psutil
 import pytest
 
-from labs.commands.main import main
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
-from labs.engines.environment import ENVIRONMENTS
 from labs.equipment.eventually import eventually
 from labs.equipment.node import QUICK_SPARK
 
+pytestmark = pytest.mark.usefixtures("installed")
+
 MAIN = ("org.apache.spark.deploy.SparkSubmit", "org.apache.flink.client.python.PythonGatewayServer")
 PREPARES = "org.apache.spark.launcher.Main"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed():
-    for name in ENVIRONMENTS:
-        assert main(["engines", "install", name]) == 0
 
 
 @pytest.mark.parametrize("engine", ["spark", "flink"])

@@ -10,24 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from labs.commands.main import main
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
-from labs.engines.environment import ENVIRONMENTS
 from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
 from labs.runs.engine_kills import draw_kills, results_by_window, slices
 from labs.runs.engine_outage import run_outage
 from labs.runs.engine_run import run_engine
 
+pytestmark = pytest.mark.usefixtures("installed")
+
 LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed():
-    """Once a machine: the environments stay in the lab's cache."""
-    for name in ENVIRONMENTS:
-        assert main(["engines", "install", name]) == 0
 
 
 def leftovers() -> set[Path]:

@@ -83,7 +83,7 @@ def test_stop_lets_it_end_in_its_own_time(tmp_path, paused):
         "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit('tidied up')); print('up', flush=True)"
     )
     process = ChildProcess([sys.executable, "-c", f"{tidy}; signal.pause()"], tmp_path / "log")
-    eventually(process.output)
+    eventually(lambda: process.output().endswith("\n"))
     if paused:
         process.pause()
     process.stop()
@@ -93,7 +93,7 @@ def test_stop_lets_it_end_in_its_own_time(tmp_path, paused):
 def test_stop_kills_what_does_not_end(tmp_path):
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
     process = ChildProcess([sys.executable, "-c", deaf], tmp_path / "log")
-    eventually(process.output)
+    eventually(lambda: process.output().endswith("\n"))
     process.stop(patience=0.1)
     assert process.exit_code == -signal.SIGKILL
 

@@ -48,10 +48,10 @@ def parse_records(records: DataFrame) -> DataFrame:
     value = records.value.cast("string")
     well_formed = value.rlike(rf"^{SOURCE_PATTERN}\z")
     return (
-        records.select("partition", "offset", "value", F.when(well_formed, value).alias("fields"))
-        .withColumn("event_time", F.timestamp_millis(F.substring_index("fields", ",", 1).cast("long")))
-        .withColumn("ip", F.substring_index("fields", ",", -1))
-        .drop("fields")
+        records.select("partition", "offset", "value", F.when(well_formed, value).alias("line"))
+        .withColumn("event_time", F.timestamp_millis(F.substring_index("line", ",", 1).cast("long")))
+        .withColumn("ip", F.substring_index("line", ",", -1))
+        .drop("line")
         .observe("source", F.count(F.lit(1)).alias("records"), F.count_if(F.col("ip").isNull()).alias("malformed"))
     )
 
