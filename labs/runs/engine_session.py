@@ -41,16 +41,20 @@ class Standstill:
 
 
 class EngineSession:
-    """Make both topics, which must not exist yet, and read the results; the engine is started by `start`."""
+    """Make both topics, which must not exist yet, and read the results; the engine is started by `start`.
 
-    def __init__(self, engine: Engine, work: Work):
+    Not `watched`, nothing is read until `watch()`: two readers in Python take a core when many results come at once.
+    """
+
+    tail: Tail
+    watcher: Watcher
+
+    def __init__(self, engine: Engine, work: Work, watched: bool = True):
         for topic in (work.source_topic, work.sink_topic):
             # Quix Streams stamps results with their event time, and the log is old: Kafka would soon delete them.
             create_topic(work.bootstrap_servers, topic, 1, retention_ms="-1")
         self.engine, self.work = engine, work
         self._producer = source_producer(work.bootstrap_servers, **{"linger.ms": 5})
-        self.tail = Tail(work.bootstrap_servers, work.sink_topic, "read_uncommitted")
-        self.watcher = Watcher(work.bootstrap_servers, work.sink_topic)
         self.kills: list[float] = []  # seconds since the engine was first started
         self.recoveries: list[float] = []  # seconds from a kill to the next result that nobody had seen committed
         self.first_result: float | None = None  # seconds to the first committed result
@@ -59,6 +63,15 @@ class EngineSession:
         self._unsent: list[Access] = []
         self._due = self._pace = 0.0
         self._committed, self._began, self._ticked = 0, time.monotonic(), time.monotonic()
+        self._watched = False
+        if watched:
+            self.watch()
+
+    def watch(self) -> None:
+        """Read the results from now on, those that are there already first."""
+        self.tail = Tail(self.work.bootstrap_servers, self.work.sink_topic, "read_uncommitted")
+        self.watcher = Watcher(self.work.bootstrap_servers, self.work.sink_topic)
+        self._watched = True
 
     @property
     def now(self) -> float:
@@ -136,14 +149,19 @@ class EngineSession:
         """Stop the engine for good, and read no further uncommitted records."""
         if self.process:
             self.process.stop()
-        self.tail.close()
+        if self._watched:
+            self.tail.close()
 
     def tick(self) -> None:
         """Send what is due, and read what has come. Raises EngineStopped if the engine has ended by itself."""
+        self.look()
+        self._go_on()
+
+    def look(self) -> None:
+        """Look whether the engine runs. Raises EngineStopped if it has ended by itself."""
         assert self.process, "started"
         if not self.process.running:
             raise EngineStopped(f"{self.engine.name} ended by itself: {self.process.last_line()[:300]}")
-        self._go_on()
 
     def _go_on(self) -> None:
         last, self._ticked = self._ticked, time.monotonic()

@@ -1,8 +1,9 @@
 """How fast one engine is without any kill: a backlog, then results as late as they come, and the memory that it takes.
 
 Guarantee: the results are audited, and times are taken outside, by a reader of committed records that asks all the
-time. Where it stops: one run on one machine that does other things too. Compare runs that took turns, and only with
-each other.
+time; while the backlog is drained it is the only one, and only counts, so that no reader is what an engine waits for.
+Where it stops: one run on one machine that does other things too. Compare runs that took turns, and only with each
+other. An engine that doubles is drained too early, and not valid.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from labs.engines.engine import Engine, Work
 from labs.equipment.child_process import resident_bytes
 from labs.evidence.auditor.audit import Audit
-from labs.evidence.readers.tail import Tail
+from labs.evidence.readers.tail import CommittedCount, Tail
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import WINDOW_MS
 from labs.runs.engine_kills import final_results
@@ -23,6 +24,7 @@ from labs.runs.engine_run import finish, judge
 from labs.runs.engine_session import EngineSession, EngineStopped, Standstill
 
 MEMORY_EVERY = 1.0  # seconds
+COUNT_SECONDS = 0.05  # that a look at the count takes at most
 MB = 1 << 20
 
 
@@ -72,64 +74,79 @@ def run_speed(
 
     Raises NotInstalled. That an engine stops by itself is in the audit's reason.
     """
-    session = EngineSession(engine, work)
-    clock, error, first, drained = _Clock(session), None, None, None
+    results = final_results(log, backlog)  # counted before anything is timed
+    session = EngineSession(engine, work, watched=False)
+    memory, error, first, drained, latencies = _Memory(session), None, None, None, []
     try:
         session.send(log[:backlog])
         session.flush()
-        session.start()
-        clock.wait_for(1)
-        first = session.now
-        clock.wait_for(final_results(log, backlog))
-        drained = session.now
+        try:
+            first, drained = _drain(session, results, memory)
+        finally:
+            session.watch()
         say(f"{backlog:,} records drained")
+        session.wait_for(results, committed=True)
         session.send(log[backlog:], seconds)
-        clock.follow()
+        latencies = _follow(session, results, memory)
         finish(session, (), log)
     except EngineStopped as stopped:
         error = str(stopped)
     finally:
         session.close()
-        clock.close()
     return SpeedRun(
-        engine.name, work.exactly_once, backlog, first, drained, tuple(clock.latencies), clock.memory / MB,
+        engine.name, work.exactly_once, backlog, first, drained, tuple(latencies), memory.most / MB,
         judge(session, log, error),
     )  # fmt: skip
 
 
-class _Clock:
-    """A reader of committed records of its own, which notes when each result came, and the memory taken."""
+class _Memory:
+    """The largest sum of memory of the engine's processes, looked at once a second."""
 
     def __init__(self, session: EngineSession):
-        self.latencies: list[float] = []
-        self.memory = 0  # bytes
+        self.most = 0  # bytes
         self._session, self._measured = session, 0.0
-        self._tail = Tail(session.work.bootstrap_servers, session.work.sink_topic, "read_committed")
 
-    def wait_for(self, results: int) -> None:
-        """Wait until so many different results are committed. Raises EngineStopped."""
-        standstill = Standstill("nothing")
-        while (now := len(self._tail.distinct)) < results:
-            standstill.look(now, f", {now:,} of {results:,}")
-            self._look()
-
-    def follow(self) -> None:
-        """Time each result from now on, until all is sent that is to be sent, and until its windows are there."""
-        known, sent = set(self._tail.distinct), len(self._session.closable)
-        while not self._session.all_sent:
-            self._look()
-            came = time.monotonic()
-            for key in self._tail.distinct - known:
-                closable = [at for final, at in self._session.closable[sent:] if final >= key[0] + WINDOW_MS]
-                if closable:  # of a window that became final only now
-                    self.latencies.append(came - closable[0])
-                known.add(key)
-
-    def close(self) -> None:
-        self._tail.close()
-
-    def _look(self) -> None:
-        self._session.tick()
-        self._tail.read(0.01)
+    def look(self) -> None:
         if time.monotonic() - self._measured > MEMORY_EVERY:
-            self.memory, self._measured = max(self.memory, resident_bytes(self._session.pid)), time.monotonic()
+            self.most, self._measured = max(self.most, resident_bytes(self._session.pid)), time.monotonic()
+
+
+def _drain(session: EngineSession, results: int, memory: _Memory) -> tuple[float, float]:
+    """Start the engine; return the seconds to its first committed result and to so many. Raises EngineStopped."""
+    count = CommittedCount(session.work.bootstrap_servers, session.work.sink_topic)
+    try:
+        session.start()
+        first, standstill = 0.0, Standstill("nothing")
+        while count.records < results:
+            session.look()
+            memory.look()
+            count.read(COUNT_SECONDS)
+            if count.records and not first:
+                first = session.now
+            standstill.look(count.records, f", {count.records:,} of {results:,}")
+        return first, session.now
+    finally:
+        count.close()
+
+
+def _follow(session: EngineSession, results: int, memory: _Memory) -> list[float]:
+    """Return the latency of each result from now on, until all is sent that is to be sent. Raises EngineStopped."""
+    tail = Tail(session.work.bootstrap_servers, session.work.sink_topic, "read_committed")
+    latencies: list[float] = []
+    try:
+        while len(tail.distinct) < results:  # those of the backlog
+            tail.read(0.1)
+        sent = len(session.closable)
+        while not session.all_sent:
+            tail.distinct.clear()  # so that it takes as long after a large backlog as after a small one
+            session.tick()
+            memory.look()
+            tail.read(0.01)
+            came = time.monotonic()
+            for start, _ in tail.distinct:
+                closable = [at for final, at in session.closable[sent:] if final >= start + WINDOW_MS]
+                if closable:  # of a window that became final only now
+                    latencies.append(came - closable[0])
+        return latencies
+    finally:
+        tail.close()

@@ -1,0 +1,46 @@
+"""How fast an engine is, measured on the lab's own: what is told of a backlog, and of an engine that is killed."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from labs.engines.engine import Work
+from labs.engines.spark import SparkEngine
+from labs.evidence.auditor.anomaly import Verdict
+from labs.pipeline.log.generate import Traffic
+from labs.runs.engine_speed import run_speed
+
+BACKLOG = 20_000
+LOG = list(Traffic(requests=24_000, seed=7, rate=400.0, clients=20))
+
+
+class KilledAtOnce(SparkEngine):
+    def start(self, work):
+        process = super().start(work)
+        process.kill()
+        return process
+
+
+@pytest.fixture
+def work(broker, tmp_path):
+    name = f"speed-{uuid.uuid4().hex[:8]}"
+    return Work(broker.bootstrap_servers, f"{name}-source", f"{name}-sink", tmp_path, name, True)
+
+
+def test_a_backlog_is_drained_then_each_result_is_timed_and_all_is_judged(work):
+    run = run_speed(SparkEngine(), work, LOG, BACKLOG, seconds=6.0)
+    assert run.audit.valid, run.audit
+    assert 0 < run.first_result <= run.drained
+    # 4,000 requests at 400 a second of event time make two windows final while they are sent, for 20 clients.
+    assert len(run.latencies) >= 20
+    assert all(0 < each < 60 for each in run.latencies)
+    assert run.memory_mb > 100
+
+
+def test_an_engine_that_ends_by_itself_is_told_of_and_judged_by_what_it_wrote(work):
+    run = run_speed(KilledAtOnce(), work, LOG, BACKLOG, seconds=6.0)
+    assert (run.first_result, run.drained, run.latencies) == (None, None, ())
+    assert "ended by itself" in run.audit.reason
+    assert run.audit.verdict is not Verdict.VALID
