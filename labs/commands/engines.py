@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
+LONG = 1_000_000  # records of a backlog
 JUDGED = ("lost", "duplicated", "verdict")
 COLUMNS = {
     "kills": ("seed", "engine", "guarantee", *JUDGED, "recoveries", "first_result"),
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare.add_argument(
         "--trials", nargs="+", choices=list(COLUMNS), default=list(COLUMNS), help="(default: all three)"
     )
-    backlog = "records to be drained, for speed (default: %(default)s)"
+    backlog = f"records to be drained, for speed; from {LONG:,} on JVMs use all of their compilers (default: %(default)s)"
     compare.add_argument("--backlog", type=int, default=300_000, metavar="N", help=backlog)
     compare.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
 
@@ -126,7 +127,8 @@ def compare(arguments: argparse.Namespace) -> int:
         if name not in usable:
             _ = Environment.of(name).python  # says what to do
     progress = plain_console(stderr=True)
-    size = engine_comparison.Size(arguments.records, arguments.kills, arguments.backlog)
+    backlog = arguments.backlog
+    size = engine_comparison.Size(arguments.records, arguments.kills, backlog, long_run=backlog >= LONG)
     report: dict[str, Any] = {"machine": engine_machine.machine(), "size": size._asdict(), "runs": []}
     runs = []
     engines, say = [ENGINES[name] for name in names], lambda line: progress.print(line, soft_wrap=True)
