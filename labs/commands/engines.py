@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   python -m labs engines install flink           in an environment of its own; nothing else is touched
   python -m labs engines show flink              every setting, and why
   python -m labs engines compare --kills 5       all that are installed, each with its control
+  python -m labs engines compare --kills 10 --records 100000    which take a longer log
   python -m labs engines compare --engines spark quix --json out/engines.json
   python -m labs engines compare --seeds 7 8 9 --trials kills outage
 
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare.add_argument(
         "--trials", nargs="+", choices=list(COLUMNS), default=list(COLUMNS), help="(default: all three)"
     )
-    backlog = f"records to be drained, for speed; from {LONG:,} on JVMs use all of their compilers (default: %(default)s)"
+    backlog = f"to be drained, for speed; from {LONG:,} on JVMs use all of their compilers (default: %(default)s)"
     compare.add_argument("--backlog", type=int, default=300_000, metavar="N", help=backlog)
     compare.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
 
