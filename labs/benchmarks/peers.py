@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Engine
-from labs.engines.environment import Environment
+from labs.engines.environments import environment_of
 from labs.runs.engine_comparison import Size, compare
 from labs.runs.engine_speed import SpeedRun
 
@@ -48,7 +48,7 @@ def measure(small: int = 2_000_000, large: int = 10_000_000, rounds: int = 1) ->
 
     Raises RuntimeError for a run that the auditor does not find valid: who is wrong is not quick.
     """
-    engines = [each for each in ENGINES.values() if not each.installed_apart or Environment.of(each.name).installed]
+    engines = [each for each in ENGINES.values() if not each.installed_apart or environment_of(each.name).installed]
     rows = [(_runs(engines, small), _runs(engines, large)) for _ in range(rounds)]
     found = {each.name: _told([Pair(few[each.name], many[each.name]) for few, many in rows]) for each in engines}
     for name, told in found.items():

@@ -36,7 +36,7 @@ control is found doubled.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.engines.catalogue import ENGINES
-    from labs.engines.environment import ENVIRONMENTS
+    from labs.engines.environments import ENVIRONMENTS
 
     orders = parser.add_subparsers(dest="order", required=True, metavar="ORDER")
     orders.add_parser("list", help="which engines there are, and which can be used")
@@ -63,12 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show_list(arguments: argparse.Namespace) -> int:
     from labs.engines.catalogue import ENGINES
-    from labs.engines.environment import Environment
+    from labs.engines.environments import environment_of
 
     for engine in ENGINES.values():
         there = "part of the lab"
         if engine.installed_apart:
-            environment = Environment.of(engine.name)
+            environment = environment_of(engine.name)
             sizes = f"not installed; {environment.fetched_mb} MB to fetch, {environment.kept_mb} MB on disk"
             there = f"installed in {environment.folder}" if environment.installed else sizes
         print(f"{engine.name:6} {engine.title}: {there}")
@@ -77,10 +77,11 @@ def show_list(arguments: argparse.Namespace) -> int:
 
 def install(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
-    from labs.engines.environment import Environment, InstallFailed
+    from labs.engines.environment import InstallFailed
+    from labs.engines.environments import environment_of
     from labs.equipment.jars import JarsNotFetched, flink_connector_jars
 
-    environment = Environment.of(arguments.name)
+    environment = environment_of(arguments.name)
     console = plain_console(stderr=True)
     if not environment.installed:
         sizes = f"{environment.fetched_mb} MB to fetch, {environment.kept_mb} MB on disk"
@@ -97,9 +98,9 @@ def install(arguments: argparse.Namespace) -> int:
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    from labs.engines.environment import Environment
+    from labs.engines.environments import environment_of
 
-    Environment.of(arguments.name).remove()
+    environment_of(arguments.name).remove()
     print(f"{arguments.name} is not installed")
     return 0
 
@@ -119,14 +120,14 @@ def show(arguments: argparse.Namespace) -> int:
 def compare(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.engines.catalogue import ENGINES
-    from labs.engines.environment import Environment
+    from labs.engines.environments import environment_of
     from labs.runs import engine_comparison, engine_machine
 
-    usable = [name for name, each in ENGINES.items() if not each.installed_apart or Environment.of(name).installed]
+    usable = [name for name, each in ENGINES.items() if not each.installed_apart or environment_of(name).installed]
     names = arguments.engines or usable
     for name in names:
         if name not in usable:
-            _ = Environment.of(name).python  # says what to do
+            environment_of(name).needed()  # says what to do
     progress = plain_console(stderr=True)
     backlog = arguments.backlog
     size = engine_comparison.Size(arguments.records, arguments.kills, backlog, long_run=backlog >= LONG)

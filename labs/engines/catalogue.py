@@ -6,8 +6,10 @@ from labs.engines.engine import Engine
 from labs.engines.flink import FlinkEngine
 from labs.engines.quix import QuixEngine
 from labs.engines.spark import SparkEngine
+from labs.engines.streams import StreamsEngine
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (SparkEngine(), FlinkEngine(), QuixEngine())}
+_ALL: tuple[Engine, ...] = (SparkEngine(), FlinkEngine(), QuixEngine(), StreamsEngine())
+ENGINES = {engine.name: engine for engine in _ALL}
 
 
 def engine_called(name: str) -> Engine:

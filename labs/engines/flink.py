@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work, as_options
-from labs.engines.environment import Environment
-from labs.engines.program import TEMPORARY, EngineProcess
+from labs.engines.environments import FLINK
+from labs.engines.program import TEMPORARY, EngineProcess, python_command
 from labs.equipment.jars import flink_connector_jars
 from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
@@ -76,12 +76,9 @@ class FlinkEngine:
 
     def start(self, work: Work) -> EngineProcess:
         """Start from the latest checkpoint, or from the beginning of the log. Raises NotInstalled, JarRefused."""
-        python = Environment.of(self.name).python
         java = find_java()
         return EngineProcess(
-            python,
-            PROGRAM,
-            self.order(work),
+            python_command(FLINK.python, PROGRAM, self.order(work)),
             work.directory,
             JAVA_HOME=str(java.home),
             JVM_ARGS=" ".join(MEMORY if work.long_run else (*QUICK_SPARK, *MEMORY)),  # as the lab's own job has it

@@ -1,4 +1,4 @@
-"""An engine's program, run by the Python of the engine's own environment as a process group that can be killed."""
+"""An engine's program, run by the Python or the Java of its own environment as a process group that can be killed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from labs.equipment.child_process import ChildProcess
 TEMPORARY = "tmp"
 
 
+def python_command(python: Path, program: Path, order: dict[str, object]) -> list[str]:
+    """Return `python -I program ORDER`: isolated, since none of the lab's packages may get into another environment."""
+    return [str(python), "-I", "-u", str(program), json.dumps(order)]
+
+
 class EngineProcess:
-    """`python -I program ORDER`: isolated, since none of the lab's packages may get into another environment.
+    """Its temporary files go when it ends, however it ends: they are in `directory`, below TEMPORARY."""
 
-    Its temporary files go when it ends, however it ends: they are in `directory`, below TEMPORARY.
-    """
-
-    def __init__(self, python: Path, program: Path, order: dict[str, object], directory: Path, **variables: str):
+    def __init__(self, command: list[str], directory: Path, **variables: str):
         temporary = directory / TEMPORARY
         temporary.mkdir(parents=True, exist_ok=True)
-        command = [str(python), "-I", "-u", str(program), json.dumps(order)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         environment |= {"TMPDIR": str(temporary)} | variables
         self._process = ChildProcess(

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work
-from labs.engines.environment import Environment
-from labs.engines.program import EngineProcess
+from labs.engines.environments import QUIX
+from labs.engines.program import EngineProcess, python_command
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, RESULT_FIELDS, SOURCE_PATTERN, WINDOW_MS
 
 PROGRAM = Path(__file__).with_name("quix_program.py")
@@ -54,7 +54,7 @@ class QuixEngine:
 
     def start(self, work: Work) -> EngineProcess:
         """Start the application, or start it again. Raises NotInstalled."""
-        return EngineProcess(Environment.of(self.name).python, PROGRAM, self.order(work), work.directory)
+        return EngineProcess(python_command(QUIX.python, PROGRAM, self.order(work)), work.directory)
 
     def order(self, work: Work) -> dict[str, object]:
         """Return what the program is told."""

@@ -36,6 +36,7 @@ SPARK = "+".join(
 )
 # Of the connector's releases the one made for the Flink that labs/engines/locks names; everything else is in it.
 FLINK = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
+STREAMS = f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
 LOCAL_FILES = "hadoop-bare-naked-local-fs"
 SUMS = Path(__file__).with_name("jars.sha256")
 
@@ -70,6 +71,12 @@ def local_files_jar() -> Path:
 def flink_connector_jars() -> tuple[Path, ...]:
     """Return Flink's connector to Kafka, for that engine alone, fetched if need be and verified. Raises JarRefused."""
     return _verified(FLINK)
+
+
+@functools.cache
+def streams_jars() -> tuple[Path, ...]:
+    """Return the jars of Kafka Streams, for that engine alone, fetched if need be and verified. Raises JarRefused."""
+    return _verified(STREAMS)
 
 
 def all_jars() -> tuple[Path, ...]:
@@ -184,6 +191,6 @@ def read_sums(endpoint: str) -> dict[str, str]:
 def write_sums() -> None:
     """Record the sums of the jars as they are fetched now: for maintainers who raise a version."""
     sections = []
-    for endpoint in (KAFKA, SPARK, FLINK):
+    for endpoint in (KAFKA, SPARK, FLINK, STREAMS):
         sections += [f"# {endpoint}", *(f"{sha256(jar)}  {jar.name}" for jar in _fetch(endpoint))]
     SUMS.write_text("\n".join(sections) + "\n")

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pyspark
 
-from labs.engines.environment import LOCKS
+from labs.engines.python_environment import LOCKS
 from labs.equipment.jars import FLINK, KAFKA_VERSION
 
 LOCKED = re.compile(r"^([\w-]+)==([\w.]+)", re.MULTILINE)
@@ -36,5 +36,6 @@ def _versions() -> dict[str, str]:
         "kafka": KAFKA_VERSION,
         "pyspark": pyspark.__version__,
         "flink connector": FLINK.rpartition(":")[2],
+        "kafka-streams": KAFKA_VERSION,
         **locked,
     }

@@ -17,6 +17,7 @@ from labs.pipeline.log.generate import Traffic
 from labs.runs.engine_kills import draw_kills, results_by_window, slices
 from labs.runs.engine_outage import run_outage
 from labs.runs.engine_run import run_engine
+from tests.engines.conftest import USABLE
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -38,20 +39,20 @@ def killed_once(engine, exactly_once, broker, tmp_path):
     return run.audit
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", USABLE)
 def test_a_kill_neither_loses_nor_doubles(engine, broker, tmp_path):
     audit = killed_once(engine, True, broker, tmp_path)
     assert (audit.lost, audit.duplicated, str(audit.verdict)) == (0, 0, "valid"), audit
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", USABLE)
 def test_the_same_kill_doubles_the_control_and_loses_nothing(engine, broker, tmp_path):
     audit = killed_once(engine, False, broker, tmp_path)
     assert audit.lost == 0, audit
     assert audit.duplicated > 0, audit
 
 
-@pytest.mark.parametrize(("engine", "loses"), [("spark", False), ("flink", True), ("quix", False)])
+@pytest.mark.parametrize(("engine", "loses"), [(name, name == "flink") for name in USABLE])
 def test_an_outage_longer_than_the_transactions_loses_what_was_noted_before_its_commit(engine, loses, tmp_path):
     with proxied_broker() as (broker, proxy):
         work = Work(broker.bootstrap_servers, "in", "out", tmp_path / "a folder", engine, True, 10_000)

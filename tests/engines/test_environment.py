@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from labs.engines.environment import ENVIRONMENTS, Environment, InstallFailed, NotInstalled
+from labs.engines import java_environment
+from labs.engines.environment import InstallFailed, NotInstalled
+from labs.engines.environments import FLINK, QUIX, STREAMS, environment_of
 from labs.equipment.alone import alone_in
 from labs.equipment.eventually import eventually
 from labs.equipment.ports import free_ports
@@ -74,39 +76,57 @@ def test_ctrl_c_while_installing_leaves_nothing(offline, monkeypatch, tmp_path):
 
 def test_what_is_not_installed_says_how_it_is(offline):
     with pytest.raises(NotInstalled, match="run: python -m labs engines install flink"):
-        _ = Environment.of("flink").python
+        _ = FLINK.python
     with pytest.raises(ValueError, match="'spark' is not installed apart"):
-        Environment.of("spark")
+        environment_of("spark")
 
 
 def test_what_an_interruption_left_does_not_count_and_is_removed(offline):
-    environment = Environment.of("quix")
-    left = environment.folder.parent / "quix-x1.part"
+    left = QUIX.folder.parent / "quix-x1.part"
     left.joinpath("made", "bin").mkdir(parents=True)
-    assert not environment.installed
+    assert not QUIX.installed
     with pytest.raises(InstallFailed):
-        environment.install()
+        QUIX.install()
     assert not left.exists()
 
 
 def test_a_second_install_at_once_waits_for_the_first_and_finds_what_it_made(offline):
-    environment = Environment.of("quix")
-    second = threading.Thread(target=environment.install)  # of its own it cannot: there is no network
+    second = threading.Thread(target=QUIX.install)  # of its own it cannot: there is no network
     with alone_in(offline):
         mine = offline / "quix-x1.part"
         mine.mkdir()
         second.start()
         second.join(1)
         assert second.is_alive()
-        mine.rename(environment.folder)
+        mine.rename(QUIX.folder)
     second.join(30)
     assert not second.is_alive()
-    assert list(offline.iterdir()) == [environment.folder]
+    assert list(offline.iterdir()) == [QUIX.folder]
 
 
 def test_a_python_that_is_not_there_is_not_downloaded(offline, monkeypatch):
     monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(offline / "pythons"))
-    too_old = dataclasses.replace(ENVIRONMENTS["flink"], newest_python=(3, 4))
+    too_old = dataclasses.replace(FLINK, newest_python=(3, 4))
     with pytest.raises(InstallFailed, match=r"flink was not installed, and nothing was changed: .*[Pp]ython"):
         too_old.install()
     assert not (offline / "pythons").exists()
+
+
+def test_without_a_java_compiler_it_is_said_in_one_line(offline, monkeypatch):
+    monkeypatch.setattr(java_environment.shutil, "which", lambda name, path=None: None)
+    with pytest.raises(InstallFailed, match=r"streams was not installed, and nothing was changed: no Java compiler is"):
+        STREAMS.install()
+    assert list(offline.iterdir()) == []
+
+
+@pytest.mark.skipif(java_environment.find_compiler() is None, reason="a compiler is what is tried")
+def test_a_program_that_does_not_compile_is_one_line_and_leaves_nothing(offline, tmp_path):
+    source = tmp_path / "Wrong.java"
+    source.write_text("class Wrong { int number = true; }")
+    lines = []
+    with pytest.raises(
+        InstallFailed, match=r"streams was not installed, .*: .*Wrong.java:1: error"
+    ):
+        dataclasses.replace(STREAMS, source=source).install(lines.append)
+    assert lines
+    assert list(offline.iterdir()) == []

@@ -1,0 +1,79 @@
+"""Kafka Streams: a library of Kafka's own for programs in Java, with its state in RocksDB and in a changelog topic."""
+
+from __future__ import annotations
+
+from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work
+from labs.engines.environments import STREAMS
+from labs.engines.program import TEMPORARY, EngineProcess
+from labs.equipment.java import find_java
+from labs.equipment.node import QUICK_SPARK
+from labs.pipeline.records import CLOSING_IP, LATENESS_MS, SOURCE_PATTERN, WINDOW_MS
+
+MEMORY = ("-Xmx1g",)  # as Flink's
+PROGRAM = "IpCount"
+
+
+class StreamsEngine:
+    """Kafka Streams. A restart goes on from the group's offsets; the state follows the changelog."""
+
+    name = "streams"
+    title = "Kafka Streams"
+    promise = (
+        "Results, changelog and offsets are one transaction of Kafka; state left by a crash is made anew from that log."
+    )
+    installed_apart = True
+    notes = ""  # the offsets are in Kafka, in the same transaction
+
+    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
+        """Return the application's configuration."""
+        guarantee = (
+            "results, changelog and offsets of the group in one transaction"
+            if exactly_once
+            else "the control, and the default: results at once, offsets when a second is over"
+        )
+        shared = (
+            Setting("processing.guarantee", "exactly_once_v2" if exactly_once else "at_least_once", guarantee),
+            Setting(
+                "commit.interval.ms",
+                str(COMMIT_SECONDS * 1000),
+                "as often as the others; the default is 100 for exactly once, and 30,000 for at least once",
+            ),
+            Setting(
+                "main.consumer.group.instance.id",
+                NAME,
+                "a restarted member takes its partitions back at once; without it the group waits for the dead one "
+                "until session.timeout.ms is over, 45 s",
+            ),
+        )
+        if not exactly_once:
+            return shared
+        why = (
+            "the default is 10 s for exactly once. It is more than a commit interval, or a slow one is aborted; what "
+            "is aborted is counted again"
+        )
+        return (*shared, Setting("producer.transaction.timeout.ms", str(transaction_timeout_ms), why))
+
+    def start(self, work: Work) -> EngineProcess:
+        """Start the application, or start it again. Raises NotInstalled, JarRefused."""
+        class_path = ":".join(map(str, STREAMS.class_path))
+        java = [find_java().executable, *MEMORY, *(() if work.long_run else QUICK_SPARK)]
+        temporary = f"-Djava.io.tmpdir={work.directory / TEMPORARY}"  # RocksDB's library is unpacked there
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        arguments = [f"{name}={value}" for name, value in self.order(work).items()]
+        return EngineProcess([*java, temporary, quiet, "-cp", class_path, PROGRAM, *arguments], work.directory)
+
+    def order(self, work: Work) -> dict[str, str]:
+        """Return what the program is told: the job's names begin with `job.`, the others are the configuration."""
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
+        return {
+            **{each.name: each.value.replace(NAME, work.name) for each in settings},
+            "application.id": work.name,
+            "bootstrap.servers": work.bootstrap_servers,
+            "state.dir": str(work.directory / "state"),
+            "job.source.topic": work.source_topic,
+            "job.sink.topic": work.sink_topic,
+            "job.source.pattern": SOURCE_PATTERN,
+            "job.window.ms": str(WINDOW_MS),
+            "job.lateness.ms": str(LATENESS_MS),
+            "job.closing.ip": CLOSING_IP,
+        }
