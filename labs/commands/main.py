@@ -32,7 +32,7 @@ COMMANDS = {
     "slides": "make a page to project: one screen a lesson",
     "check": "judge your solution of an exercise",
     "doctor": "check that this machine can run the lab",
-    "engines": "compare Spark, Flink and Quix Streams before the same judge",
+    "engines": "compare Spark, Flink, Quix Streams and Kafka Streams before the same judge",
     "bench": "measure throughput and latency on this machine",
     "soak": "repeat for hours what the tests do once",
     "setup": "fetch and check the jars",

@@ -20,8 +20,8 @@ MARKS = {
     "started again": (">", COLOURS[Fate.DELIVERED]),
 }
 ABOVE = 0.27  # of the distance of two lines
-BARS = (REQUESTS, "#888888", "#333333")
-HATCHES = ("", "///", "...")
+BARS = (REQUESTS, "#888888", "#333333", "#bbbbbb")
+HATCHES = ("", "///", "...", "xxx")
 
 
 def plot_outages(lines: Mapping[str, Sequence[tuple[float, str]]], ax: Axes | None = None, *, title: str = "") -> Axes:
