@@ -27,6 +27,7 @@ EXAMPLES = """examples:
   python -m labs engines compare --kills 10 --records 100000    which take a longer log
   python -m labs engines compare --engines spark quix --json out/engines.json
   python -m labs engines compare --seeds 7 8 9 --trials kills outage
+  python -m labs engines compare --engines flink --commit-seconds 5    a checkpoint each five seconds
 
 Of compare: three trials, with kills, with an outage longer than the transactions' timeout, and with neither, for speed.
 The exit code is 0 only if every run of exactly once is valid, other than one whose transactions timed out, and every
@@ -36,6 +37,7 @@ control is found doubled.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.engines.catalogue import ENGINES
+    from labs.engines.engine import COMMIT_SECONDS
     from labs.engines.environments import ENVIRONMENTS
 
     orders = parser.add_subparsers(dest="order", required=True, metavar="ORDER")
@@ -53,7 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     backlog = f"to be drained, for speed; from {LONG:,} on JVMs use all of their compilers (default: %(default)s)"
     compare.add_argument("--backlog", type=int, default=300_000, metavar="N", help=backlog)
+    every = "between two checkpoints, commits or micro-batches (default: %(default)s)"
+    compare.add_argument("--commit-seconds", type=_seconds, default=COMMIT_SECONDS, metavar="N", help=every)
     compare.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 60:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 60")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,7 +87,6 @@ def show_list(arguments: argparse.Namespace) -> int:
 
 def install(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
-    from labs.engines.environment import InstallFailed
     from labs.engines.environments import environment_of
     from labs.equipment.jars import JarsNotFetched, flink_connector_jars
 
@@ -86,13 +95,13 @@ def install(arguments: argparse.Namespace) -> int:
     if not environment.installed:
         sizes = f"{environment.fetched_mb} MB to fetch, {environment.kept_mb} MB on disk"
         console.print(f"Installing {arguments.name}: {sizes}", soft_wrap=True)
-    if arguments.name == "flink":
-        try:
-            flink_connector_jars()
-        except JarsNotFetched as error:
-            cause = str(error).partition("\n")[0]
-            raise InstallFailed(f"flink was not installed, and nothing was changed: {cause}") from error
-    environment.install(lambda line: console.print(f"  {line}", soft_wrap=True))
+    with console.status(f"Installing {arguments.name}"):
+        if arguments.name == "flink":
+            try:
+                flink_connector_jars()
+            except JarsNotFetched as error:
+                raise environment.failed(str(error).partition("\n")[0]) from error
+        environment.install(lambda line: console.print(f"  {line}", soft_wrap=True))
     print(f"{arguments.name} is installed in {environment.folder}")
     return 0
 
@@ -130,7 +139,8 @@ def compare(arguments: argparse.Namespace) -> int:
             environment_of(name).needed()  # says what to do
     progress = plain_console(stderr=True)
     backlog = arguments.backlog
-    size = engine_comparison.Size(arguments.records, arguments.kills, backlog, long_run=backlog >= LONG)
+    long_run, every = backlog >= LONG, arguments.commit_seconds
+    size = engine_comparison.Size(arguments.records, arguments.kills, backlog, long_run, every)
     report: dict[str, Any] = {"machine": engine_machine.machine(), "size": size._asdict(), "runs": []}
     runs = []
     engines, say = [ENGINES[name] for name in names], lambda line: progress.print(line, soft_wrap=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 TRANSACTION_TIMEOUT_MS = 60_000  # of every engine: longer than its restart, far below the broker's 15 minutes
 NAME = "{name}"  # in a setting's value: the name of the run
-COMMIT_SECONDS = 1  # of every engine: between two checkpoints, commits or micro-batches
+COMMIT_SECONDS = 1  # of every engine, unless told otherwise: between two checkpoints, commits or micro-batches
 
 
 class Setting(NamedTuple):
@@ -39,6 +39,7 @@ class Work:
     exactly_once: bool = True
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     long_run: bool = False
+    commit_seconds: int = COMMIT_SECONDS
 
 
 class Running(Protocol):
@@ -70,7 +71,12 @@ class Engine(Protocol):
     installed_apart: bool  # whether it needs an environment of its own
     notes: str  # the files below `Work.directory` that say what is done, as a glob; empty if Kafka alone knows
 
-    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
+    def settings(
+        self,
+        exactly_once: bool,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        commit_seconds: int = COMMIT_SECONDS,
+    ) -> tuple[Setting, ...]:
         """Return what is not left at its default."""
 
     def start(self, work: Work) -> Running:

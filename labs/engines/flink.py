@@ -29,10 +29,15 @@ class FlinkEngine:
     installed_apart = True
     notes = "checkpoints/*/chk-*/_metadata"
 
-    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
+    def settings(
+        self,
+        exactly_once: bool,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        commit_seconds: int = COMMIT_SECONDS,
+    ) -> tuple[Setting, ...]:
         """Return the job's configuration, and the options of its tables with `source: ` and `sink: ` before them."""
         shared = (
-            Setting("execution.checkpointing.interval", f"{COMMIT_SECONDS} s", "what is committed is visible then"),
+            Setting("execution.checkpointing.interval", f"{commit_seconds} s", "what is committed is visible then"),
             Setting("execution.checkpointing.mode", "EXACTLY_ONCE", "the state counts each record once, in both cases"),
             Setting(
                 "execution.checkpointing.externalized-checkpoint-retention",
@@ -89,7 +94,7 @@ class FlinkEngine:
 
     def order(self, work: Work) -> dict[str, object]:
         """Return what the program is told."""
-        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         checkpoints = work.directory / "checkpoints"
         configuration = {each.name: each.value for each in settings if ": " not in each.name}
         configuration |= {

@@ -36,14 +36,16 @@ class JavaEnvironment(Environment):
         return [self.needed(), *self.jars()]
 
     def make(self, folder: Path, say: Say) -> None:
-        """Compile the program into this folder; `say` gets what the compiler prints. Raises InstallFailed."""
+        """Compile the program into this folder; `say` gets each step and the compiler's words. Raises InstallFailed."""
         compiler = find_compiler()
         if compiler is None:
             raise self.failed(NO_COMPILER)
+        say("fetching and checking its jars")
         try:
             jars = ":".join(map(str, self.jars()))
         except JarsNotFetched as error:
             raise self.failed(str(error).partition("\n")[0]) from error
+        say("compiling")
         command = [compiler, "--release", str(OLDEST), "-cp", jars, "-d", str(folder), str(self.source)]
         ran = subprocess.run(command, capture_output=True, text=True, errors="replace")
         lines = (ran.stderr + ran.stdout).splitlines()

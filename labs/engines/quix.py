@@ -24,7 +24,12 @@ class QuixEngine:
     installed_apart = True
     notes = ""  # the offsets are in Kafka, in the same transaction
 
-    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
+    def settings(
+        self,
+        exactly_once: bool,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        commit_seconds: int = COMMIT_SECONDS,
+    ) -> tuple[Setting, ...]:
         """Return the arguments of `Application`, their values as JSON."""
         guarantee = (
             "results, changelog and offsets of the group in one transaction"
@@ -33,7 +38,7 @@ class QuixEngine:
         )
         shared = (
             _setting("processing_guarantee", "exactly-once" if exactly_once else "at-least-once", guarantee),
-            _setting("commit_interval", float(COMMIT_SECONDS), "seconds; the default is 5"),
+            _setting("commit_interval", float(commit_seconds), "seconds; the default is 5"),
             _setting("auto_offset_reset", "earliest", "the log is there before the application; the default is latest"),
             _setting(
                 "consumer_extra_config",
@@ -58,7 +63,7 @@ class QuixEngine:
 
     def order(self, work: Work) -> dict[str, object]:
         """Return what the program is told."""
-        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         application = {each.name: json.loads(each.value.replace(NAME, work.name)) for each in settings}
         application |= {
             "broker_address": work.bootstrap_servers,

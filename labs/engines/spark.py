@@ -19,10 +19,15 @@ class SparkEngine:
     installed_apart = False
     notes = "checkpoint/commits/[0-9]*"
 
-    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
+    def settings(
+        self,
+        exactly_once: bool,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        commit_seconds: int = COMMIT_SECONDS,
+    ) -> tuple[Setting, ...]:
         """Return the options of `python -m labs run`."""
         shared = (
-            Setting("trigger", str(COMMIT_SECONDS), "seconds between two micro-batches, as often as the others commit"),
+            Setting("trigger", str(commit_seconds), "seconds between two micro-batches, as often as the others commit"),
             Setting("starting", "earliest", "the log is there before the job; a checkpoint overrules it"),
         )
         if not exactly_once:
@@ -42,7 +47,7 @@ class SparkEngine:
 
     def start(self, work: Work) -> Running:
         """Start the job on its checkpoint."""
-        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         options: dict[str, Any] = {name.replace("-", "_"): value for name, value in as_options(settings).items()}
         return JobProcess(
             bootstrap_servers=work.bootstrap_servers,

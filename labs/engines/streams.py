@@ -24,7 +24,12 @@ class StreamsEngine:
     installed_apart = True
     notes = ""  # the offsets are in Kafka, in the same transaction
 
-    def settings(self, exactly_once: bool, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> tuple[Setting, ...]:
+    def settings(
+        self,
+        exactly_once: bool,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        commit_seconds: int = COMMIT_SECONDS,
+    ) -> tuple[Setting, ...]:
         """Return the application's configuration."""
         guarantee = (
             "results, changelog and offsets of the group in one transaction"
@@ -35,7 +40,7 @@ class StreamsEngine:
             Setting("processing.guarantee", "exactly_once_v2" if exactly_once else "at_least_once", guarantee),
             Setting(
                 "commit.interval.ms",
-                str(COMMIT_SECONDS * 1000),
+                str(commit_seconds * 1000),
                 "as often as the others; the default is 100 for exactly once, and 30,000 for at least once",
             ),
             Setting(
@@ -64,7 +69,7 @@ class StreamsEngine:
 
     def order(self, work: Work) -> dict[str, str]:
         """Return what the program is told: the job's names begin with `job.`, the others are the configuration."""
-        settings = self.settings(work.exactly_once, work.transaction_timeout_ms)
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         return {
             **{each.name: each.value.replace(NAME, work.name) for each in settings},
             "application.id": work.name,

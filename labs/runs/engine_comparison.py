@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labs.engines.engine import TRANSACTION_TIMEOUT_MS, Engine, Work
+from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Engine, Work
 from labs.equipment.broker import Broker
 from labs.faults.proxy import Proxy, proxied_broker
 from labs.pipeline.log.generate import Traffic
@@ -46,6 +46,7 @@ class Size(NamedTuple):
     kills: int = 3
     backlog: int = 300_000  # of a run without kills
     long_run: bool = False  # of one without kills: whether JVMs use all of their compilers
+    commit_seconds: int = COMMIT_SECONDS  # between two checkpoints, commits or micro-batches
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ def compare(
                     broker, proxy = opened.enter_context(proxied_broker())
                 else:  # through a proxy its speed would be measured too
                     broker, proxy = opened.enter_context(Broker()), None
-                bench = _Bench(directory, broker.bootstrap_servers, proxy, seed, say)
-                yield from bench.take_turns(trial, engines, size)
+                bench = _Bench(directory, broker.bootstrap_servers, proxy, seed, size, say)
+                yield from bench.take_turns(trial, engines)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -117,22 +118,23 @@ class _Bench:
     servers: str
     proxy: Proxy | None
     seed: int
+    size: Size
     say: Say
 
-    def take_turns(self, trial: str, engines: Sequence[Engine], size: Size) -> Iterator[Found]:
+    def take_turns(self, trial: str, engines: Sequence[Engine]) -> Iterator[Found]:
         """Run one trial in each of its forms, with one engine after the other."""
         if trial == "kills":
-            yield from (self.kills(engine, once, size) for once in (True, False) for engine in engines)
+            yield from (self.kills(engine, once) for once in (True, False) for engine in engines)
         elif trial == "outage":
             timeouts = (SHORT_TIMEOUT_MS, LONG_TIMEOUT_MS)
             yield from (self.outage(engine, timeout_ms) for timeout_ms in timeouts for engine in engines)
         else:
-            yield from (self.speed(engine, size) for engine in engines)
+            yield from (self.speed(engine) for engine in engines)
 
-    def kills(self, engine: Engine, exactly_once: bool, size: Size) -> Found:
+    def kills(self, engine: Engine, exactly_once: bool) -> Found:
         work, say = self._work(engine, exactly_once), self._telling(engine, "kills", exactly_once)
-        log = self._log(size.records, RATE)
-        return self._found(say, run_engine(engine, work, log, size.kills, self.seed, say))
+        log = self._log(self.size.records, RATE)
+        return self._found(say, run_engine(engine, work, log, self.size.kills, self.seed, say))
 
     def outage(self, engine: Engine, timeout_ms: int) -> Found:
         work, say = self._work(engine, True, timeout_ms), self._telling(engine, f"outage, {timeout_ms} ms", True)
@@ -140,10 +142,10 @@ class _Bench:
         assert self.proxy, "the outage's own"
         return self._found(say, run_outage(engine, work, log, self.proxy, self.seed, OUTAGE_SECONDS, say))
 
-    def speed(self, engine: Engine, size: Size) -> Found:
-        work, say = self._work(engine, True, long_run=size.long_run), self._telling(engine, "speed", True)
-        log = self._log(size.backlog + LATE_RECORDS, FAST)
-        return self._found(say, run_speed(engine, work, log, size.backlog, LATE_SECONDS, say))
+    def speed(self, engine: Engine) -> Found:
+        work, say = self._work(engine, True, long_run=self.size.long_run), self._telling(engine, "speed", True)
+        log = self._log(self.size.backlog + LATE_RECORDS, FAST)
+        return self._found(say, run_speed(engine, work, log, self.size.backlog, LATE_SECONDS, say))
 
     def _log(self, records: int, rate: float) -> list:
         return list(Traffic(requests=records, seed=self.seed, rate=rate, clients=CLIENTS))
@@ -152,8 +154,8 @@ class _Bench:
         self, engine: Engine, exactly_once: bool, timeout_ms: int = TRANSACTION_TIMEOUT_MS, long_run: bool = False
     ) -> Work:
         name = f"{engine.name}-{uuid.uuid4().hex[:8]}"
-        place = self.directory / name
-        return Work(self.servers, f"{name}-source", f"{name}-sink", place, name, exactly_once, timeout_ms, long_run)
+        topics, every = (f"{name}-source", f"{name}-sink"), self.size.commit_seconds
+        return Work(self.servers, *topics, self.directory / name, name, exactly_once, timeout_ms, long_run, every)
 
     def _telling(self, engine: Engine, trial: str, exactly_once: bool) -> Say:
         run = f"seed {self.seed}, {trial}: {engine.name}, {guarantee(exactly_once)}"

@@ -11,14 +11,15 @@ from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
 from labs.equipment.eventually import eventually
 from labs.equipment.node import QUICK_SPARK
+from tests.engines.conftest import USABLE
 
 pytestmark = pytest.mark.usefixtures("installed")
 
-MAIN = ("org.apache.spark.deploy.SparkSubmit", "org.apache.flink.client.python.PythonGatewayServer")
+MAIN = ("org.apache.spark.deploy.SparkSubmit", "org.apache.flink.client.python.PythonGatewayServer", "IpCount")
 PREPARES = "org.apache.spark.launcher.Main"
 
 
-@pytest.mark.parametrize("engine", ["spark", "flink"])
+@pytest.mark.parametrize("engine", [name for name in USABLE if name != "quix"])
 @pytest.mark.parametrize("long_run", [False, True])
 def test_a_run_has_the_quick_compiler_alone_unless_it_is_long(engine, long_run, broker, topic, tmp_path):
     work = Work(broker.bootstrap_servers, topic(), topic(), tmp_path / "a folder", "compilers", long_run=long_run)
@@ -31,9 +32,9 @@ def test_a_run_has_the_quick_compiler_alone_unless_it_is_long(engine, long_run, 
 
 
 def javas(group: int) -> list[list[str]]:
-    """Return the command lines of the JVMs below a process that Python talks to; other ones only prepare a start."""
-    lines = []
-    for process in psutil.Process(group).children(recursive=True):
+    """Return the command lines of the JVMs of an engine's group that do its work; other ones only prepare a start."""
+    lines, leader = [], psutil.Process(group)
+    for process in (leader, *leader.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
             lines.append(process.cmdline())
     return [

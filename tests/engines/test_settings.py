@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from labs.commands.main import main
 from labs.engines.catalogue import ENGINES, engine_called
 from labs.engines.engine import NAME, TRANSACTION_TIMEOUT_MS, Work
 from labs.engines.flink import latest_checkpoint
@@ -28,6 +29,21 @@ def test_every_setting_has_a_reason_and_the_control_differs(engine):
     assert {each[:2] for each in once} != {each[:2] for each in control}
     assert any(str(TRANSACTION_TIMEOUT_MS) in each.value for each in once)
     assert engine.promise.endswith(".")
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_how_often_is_committed_is_one_setting(engine, exactly_once):
+    each_second, each_five = engine.settings(exactly_once), engine.settings(exactly_once, commit_seconds=5)
+    [(one, five)] = [pair for pair in zip(each_second, each_five, strict=True) if pair[0] != pair[1]]
+    assert "1" in one.value
+    assert five.value == one.value.replace("1", "5", 1)
+
+
+def test_seconds_between_commits_are_a_whole_number(capsys):
+    with pytest.raises(SystemExit):
+        main(["engines", "compare", "--engines", "flink", "--commit-seconds", "0"])
+    assert "'0' is not a whole number from 1 to 60" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["flink", "quix", "streams"])
