@@ -12,7 +12,7 @@ from labs.runs.engine_report import RECORDED, EngineReport, recorded_engines
 
 def test_every_engine_was_judged_in_every_trial():
     report = recorded_engines()
-    assert report.engines == ["spark", "flink", "quix"]
+    assert report.engines == ["spark", "flink", "quix", "streams"]
     for engine in report.engines:
         assert {run["guarantee"] for run in report.of("kills", engine=engine)} == {"exactly once", "at least once"}
         assert report.of("outage", engine=engine, timeout_seconds=10.0)
