@@ -64,8 +64,9 @@ def plot_engines(ratios: Mapping[str, Mapping[str, float]], ax: Axes | None = No
         heights = [values.get(engine, 0) for values in ratios.values()]
         look: dict[str, Any] = {"color": BARS[n % len(BARS)], "hatch": HATCHES[n % len(HATCHES)], "edgecolor": "white"}
         bars = ax.bar(places, heights, width * 0.9, label=engine, **look)
-        ax.bar_label(bars, [f"{height:g}" for height in heights], fontsize=9)
-    ax.axhline(1, color="black", linewidth=1)
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # else the line at 1 goes through what is near
+        ax.bar_label(bars, [f"{height:g}" for height in heights], fontsize=9, bbox=behind)
+    ax.axhline(1, color="black", linewidth=1, zorder=1.5)
     ax.set_xticks(range(len(ratios)), list(ratios))
     ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
