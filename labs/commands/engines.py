@@ -81,7 +81,7 @@ def show_list(arguments: argparse.Namespace) -> int:
             environment = environment_of(engine.name)
             sizes = f"not installed; {environment.fetched_mb} MB to fetch, {environment.kept_mb} MB on disk"
             there = f"installed in {environment.folder}" if environment.installed else sizes
-        print(f"{engine.name:6} {engine.title}: {there}")
+        print(f"{engine.name:7} {engine.title}: {there}")
     return 0
 
 
