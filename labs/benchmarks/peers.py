@@ -14,9 +14,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from labs.engines.catalogue import ENGINES
+from labs.engines.catalogue import usable_engines
 from labs.engines.engine import Engine
-from labs.engines.environments import environment_of
 from labs.runs.engine_comparison import Size, compare
 from labs.runs.engine_speed import SpeedRun
 
@@ -48,7 +47,7 @@ def measure(small: int = 2_000_000, large: int = 10_000_000, rounds: int = 1) ->
 
     Raises RuntimeError for a run that the auditor does not find valid: who is wrong is not quick.
     """
-    engines = [each for each in ENGINES.values() if not each.installed_apart or environment_of(each.name).installed]
+    engines = usable_engines()
     rows = [(_runs(engines, small), _runs(engines, large)) for _ in range(rounds)]
     found = {each.name: _told([Pair(few[each.name], many[each.name]) for few, many in rows]) for each in engines}
     for name, told in found.items():

@@ -128,11 +128,11 @@ def show(arguments: argparse.Namespace) -> int:
 
 def compare(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
-    from labs.engines.catalogue import ENGINES
+    from labs.engines.catalogue import ENGINES, usable_engines
     from labs.engines.environments import environment_of
     from labs.runs import engine_comparison, engine_machine
 
-    usable = [name for name, each in ENGINES.items() if not each.installed_apart or environment_of(name).installed]
+    usable = [each.name for each in usable_engines()]
     names = arguments.engines or usable
     for name in names:
         if name not in usable:

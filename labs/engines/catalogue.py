@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labs.engines.engine import Engine
+from labs.engines.environments import environment_of
 from labs.engines.flink import FlinkEngine
 from labs.engines.quix import QuixEngine
 from labs.engines.spark import SparkEngine
@@ -10,6 +11,11 @@ from labs.engines.streams import StreamsEngine
 
 _ALL: tuple[Engine, ...] = (SparkEngine(), FlinkEngine(), QuixEngine(), StreamsEngine())
 ENGINES = {engine.name: engine for engine in _ALL}
+
+
+def usable_engines() -> list[Engine]:
+    """Return the engines that need no environment, or have theirs."""
+    return [each for each in ENGINES.values() if not each.installed_apart or environment_of(each.name).installed]
 
 
 def engine_called(name: str) -> Engine:

@@ -12,6 +12,11 @@ from typing import NamedTuple, Protocol
 
 TRANSACTION_TIMEOUT_MS = 60_000  # of every engine: longer than its restart, far below the broker's 15 minutes
 NAME = "{name}"  # in a setting's value: the name of the run
+ONE_TRANSACTION = "results, changelog and offsets of the group in one transaction"
+STATIC_MEMBER = (
+    "a restarted member takes its partitions back at once; without it the group waits for the dead one until "
+    "session.timeout.ms is over, 45 s"
+)
 COMMIT_SECONDS = 1  # of every engine, unless told otherwise: between two checkpoints, commits or micro-batches
 
 

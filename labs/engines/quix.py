@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work
+from labs.engines.engine import (
+    COMMIT_SECONDS,
+    NAME,
+    ONE_TRANSACTION,
+    STATIC_MEMBER,
+    TRANSACTION_TIMEOUT_MS,
+    Setting,
+    Work,
+)
 from labs.engines.environments import QUIX
 from labs.engines.program import EngineProcess, python_command
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, RESULT_FIELDS, SOURCE_PATTERN, WINDOW_MS
@@ -31,11 +39,7 @@ class QuixEngine:
         commit_seconds: int = COMMIT_SECONDS,
     ) -> tuple[Setting, ...]:
         """Return the arguments of `Application`, their values as JSON."""
-        guarantee = (
-            "results, changelog and offsets of the group in one transaction"
-            if exactly_once
-            else "the control: results at once, offsets when a second is over"
-        )
+        guarantee = ONE_TRANSACTION if exactly_once else "the control: results at once, offsets when a second is over"
         shared = (
             _setting("processing_guarantee", "exactly-once" if exactly_once else "at-least-once", guarantee),
             _setting("commit_interval", float(commit_seconds), "seconds; the default is 5"),
@@ -43,8 +47,7 @@ class QuixEngine:
             _setting(
                 "consumer_extra_config",
                 {"group.instance.id": NAME},
-                "a restarted member takes its partitions back at once; without it the group waits for the dead one "
-                "until session.timeout.ms is over, 45 s",
+                STATIC_MEMBER,
             ),
             _setting("use_changelog_topics", True, "the default: without them the state is only on this disk"),
         )

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work
+from labs.engines.engine import (
+    COMMIT_SECONDS,
+    NAME,
+    ONE_TRANSACTION,
+    STATIC_MEMBER,
+    TRANSACTION_TIMEOUT_MS,
+    Setting,
+    Work,
+)
 from labs.engines.environments import STREAMS
 from labs.engines.program import TEMPORARY, EngineProcess
 from labs.equipment.java import find_java
@@ -32,7 +40,7 @@ class StreamsEngine:
     ) -> tuple[Setting, ...]:
         """Return the application's configuration."""
         guarantee = (
-            "results, changelog and offsets of the group in one transaction"
+            ONE_TRANSACTION
             if exactly_once
             else "the control, and the default: results at once, offsets when a second is over"
         )
@@ -46,8 +54,7 @@ class StreamsEngine:
             Setting(
                 "main.consumer.group.instance.id",
                 NAME,
-                "a restarted member takes its partitions back at once; without it the group waits for the dead one "
-                "until session.timeout.ms is over, 45 s",
+                STATIC_MEMBER,
             ),
         )
         if not exactly_once:
