@@ -88,7 +88,6 @@ def show_list(arguments: argparse.Namespace) -> int:
 def install(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.engines.environments import environment_of
-    from labs.equipment.jars import JarsNotFetched, flink_connector_jars
 
     environment = environment_of(arguments.name)
     console = plain_console(stderr=True)
@@ -96,11 +95,6 @@ def install(arguments: argparse.Namespace) -> int:
         sizes = f"{environment.fetched_mb} MB to fetch, {environment.kept_mb} MB on disk"
         console.print(f"Installing {arguments.name}: {sizes}", soft_wrap=True)
     with console.status(f"Installing {arguments.name}"):
-        if arguments.name == "flink":
-            try:
-                flink_connector_jars()
-            except JarsNotFetched as error:
-                raise environment.failed(str(error).partition("\n")[0]) from error
         environment.install(lambda line: console.print(f"  {line}", soft_wrap=True))
     print(f"{arguments.name} is installed in {environment.folder}")
     return 0

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.equipment.alone import alone_in
+from labs.equipment.jars import JarsNotFetched
 from labs.equipment.java import lab_cache
 
 Say = Callable[[str], object]
+Jars = Callable[[], tuple[Path, ...]]
 
 
 class NotInstalled(RuntimeError):
@@ -72,6 +74,13 @@ class Environment(abc.ABC):
         with alone_in(self.folder.parent):
             if not self.installed:  # by whom we waited for
                 self._make(say)
+
+    def fetched(self, jars: Jars) -> tuple[Path, ...]:
+        """Return jars, fetched if need be and verified. Raises InstallFailed, JarRefused."""
+        try:
+            return jars()
+        except JarsNotFetched as error:
+            raise self.failed(str(error).partition("\n")[0]) from error
 
     def failed(self, why: str) -> InstallFailed:
         return InstallFailed(f"{self.engine} was not installed, and nothing was changed: {why}")

@@ -7,9 +7,9 @@ from pathlib import Path
 from labs.engines.environment import Environment
 from labs.engines.java_environment import JavaEnvironment
 from labs.engines.python_environment import PythonEnvironment
-from labs.equipment.jars import streams_jars
+from labs.equipment.jars import flink_connector_jars, streams_jars
 
-FLINK = PythonEnvironment("flink", fetched_mb=420, kept_mb=710, newest_python=(3, 12))
+FLINK = PythonEnvironment("flink", fetched_mb=420, kept_mb=710, newest_python=(3, 12), jars=flink_connector_jars)
 QUIX = PythonEnvironment("quix", fetched_mb=20, kept_mb=80, newest_python=(3, 14))
 STREAMS = JavaEnvironment(
     "streams", fetched_mb=90, kept_mb=90, source=Path(__file__).with_name("IpCount.java"), jars=streams_jars

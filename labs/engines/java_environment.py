@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.engines.environment import Environment, Say
-from labs.equipment.jars import JarsNotFetched
+from labs.engines.environment import Environment, Jars, Say
 from labs.equipment.java import OLDEST, find_java
 
 NO_COMPILER = f"no Java compiler is at hand; a JDK of version {OLDEST} or newer has one, javac"
@@ -24,7 +22,7 @@ class JavaEnvironment(Environment):
     """The classes of a program; `jars` fetches and verifies what it is compiled with, and runs on."""
 
     source: Path
-    jars: Callable[[], tuple[Path, ...]]
+    jars: Jars
 
     @property
     def made_from(self) -> bytes:
@@ -41,10 +39,7 @@ class JavaEnvironment(Environment):
         if compiler is None:
             raise self.failed(NO_COMPILER)
         say("fetching and checking its jars")
-        try:
-            jars = ":".join(map(str, self.jars()))
-        except JarsNotFetched as error:
-            raise self.failed(str(error).partition("\n")[0]) from error
+        jars = ":".join(map(str, self.fetched(self.jars)))
         say("compiling")
         command = [compiler, "--release", str(OLDEST), "-cp", jars, "-d", str(folder), str(self.source)]
         ran = subprocess.run(command, capture_output=True, text=True, errors="replace")

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.engines.environment import Environment, Say
+from labs.engines.environment import Environment, Jars, Say
 
 LOCKS = Path(__file__).with_name("locks")
 
@@ -22,6 +22,7 @@ class PythonEnvironment(Environment):
     """A virtual environment with what `locks/ENGINE.lock` names."""
 
     newest_python: tuple[int, int]  # that its packages are made for
+    jars: Jars = tuple  # that it takes besides: none
 
     @property
     def lock(self) -> Path:
@@ -35,6 +36,11 @@ class PythonEnvironment(Environment):
     def python(self) -> Path:
         """The interpreter that knows the engine's packages. Raises NotInstalled."""
         return self.needed() / "bin" / "python"
+
+    def install(self, say: Say = lambda line: None) -> None:
+        """Fetch its jars, and make the environment unless it is there. Raises InstallFailed, JarRefused."""
+        self.fetched(self.jars)
+        super().install(say)
 
     def make(self, folder: Path, say: Say) -> None:
         """Make it as this folder; `say` gets what uv prints. Raises InstallFailed."""
