@@ -149,8 +149,9 @@ def compare(arguments: argparse.Namespace) -> int:
     for each in runs:
         if each.run.audit.reason:
             print(f"{each.run.engine}, {engine_comparison.guarantee(each.run.exactly_once)}: {each.run.audit.reason}")
-        if not each.as_expected and not each.run.exactly_once:
-            told = "the control was not doubled, so these kills prove nothing of it"
+        if not each.as_expected:
+            proves_nothing = "the control was not doubled, so these kills prove nothing of it"
+            told = each.run.audit if each.run.exactly_once else proves_nothing
             print(f"{each.run.engine}, seed {each.seed}: {told}", file=sys.stderr)
     return 0 if all(each.as_expected for each in runs) else 1
 

@@ -19,6 +19,7 @@ from labs.pipeline.records import CLOSING_IP, LATENESS_MS, SOURCE_PATTERN, WINDO
 
 MEMORY = ("-Xmx1g",)  # as Flink's
 PROGRAM = "IpCount"
+CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
 
 
 class StreamsEngine:
@@ -55,6 +56,12 @@ class StreamsEngine:
                 "main.consumer.group.instance.id",
                 NAME,
                 STATIC_MEMBER,
+            ),
+            Setting(
+                "windowstore.changelog.additional.retention.ms",
+                str(CENTURY_MS),
+                "the default is a day of event time: of an older log Kafka deletes the state's changelog, and what was "
+                "counted before a restart is gone",
             ),
         )
         if not exactly_once:

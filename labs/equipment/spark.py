@@ -24,8 +24,11 @@ from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.jars import connector_jars, local_files_jar
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_SPARK
+from labs.equipment.without_pandas import look_for_numpy
 
 LOCAL_MASTER = "local[2]"
+# What a start needs, so that no garbage is collected before there is some: by default it is collected fifteen times.
+QUICK_DRIVER = (*QUICK_SPARK, "-XX:InitialHeapSize=448m", "-XX:NewSize=256m", "-XX:MetaspaceSize=192m")
 
 
 class SparkError(RuntimeError):
@@ -61,6 +64,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
             builder = builder.config(key, value)
     try:
         with interrupts_wait(), _standard_error_to(spark_log()), _interrupts_as_before():
+            threading.Thread(target=look_for_numpy, daemon=True).start()  # while the JVM starts
             session = builder.getOrCreate()
     except Exception as error:
         lines = spark_log().read_text(errors="replace").splitlines()
@@ -136,7 +140,7 @@ def _spark_home(master: str) -> Path:
 
 def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     """Return what the driver's JVM must know when it starts; under spark-submit it has started."""
-    options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _temporary(), *(QUICK_SPARK if quick_start else ())]
+    options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _temporary(), *(QUICK_DRIVER if quick_start else ())]
     return {
         "spark.driver.extraJavaOptions": " ".join(options),
         "spark.driver.memory": "2g",

@@ -72,14 +72,14 @@ class Found:
         """Return plain values for JSON."""
         audit = self.run.audit
         found = {"lost": audit.lost, "duplicated": audit.duplicated, "expected": audit.expected}
+        told = audit.as_dict()
         return {
             "trial": self.run.trial,
             "seed": self.seed,
             "engine": self.run.engine,
             "guarantee": guarantee(self.run.exactly_once),
             **found,
-            "verdict": str(audit.verdict),
-            "reason": audit.reason,
+            **{name: told[name] for name in ("verdict", "reason", "anomalies", "examples")},
             **self.run.as_dict(),
         }
 

@@ -93,7 +93,7 @@ class EngineSession:
         while self._unsent:
             self._send_one()
         self._unsent = list(reversed(part))
-        self._pace, self._due = (len(part) / seconds if seconds else 0.0), 0.0
+        self._pace, self._due, self._ticked = (len(part) / seconds if seconds else 0.0), 0.0, time.monotonic()
         while not seconds and self._unsent:
             self._send_one()
 

@@ -86,8 +86,7 @@ def run_speed(
             session.watch()
         say(f"{backlog:,} records drained")
         session.wait_for(results, committed=True)
-        session.send(log[backlog:], seconds)
-        latencies = _follow(session, results, memory)
+        latencies = _follow(session, results, log[backlog:], seconds, memory)
         finish(session, (), log)
     except EngineStopped as stopped:
         error = str(stopped)
@@ -129,14 +128,17 @@ def _drain(session: EngineSession, results: int, memory: _Memory) -> tuple[float
         count.close()
 
 
-def _follow(session: EngineSession, results: int, memory: _Memory) -> list[float]:
-    """Return the latency of each result from now on, until all is sent that is to be sent. Raises EngineStopped."""
+def _follow(
+    session: EngineSession, results: int, late: Sequence[Access], seconds: float, memory: _Memory
+) -> list[float]:
+    """Send the rest within so many seconds, and return the latency of each result meanwhile. Raises EngineStopped."""
     tail = Tail(session.work.bootstrap_servers, session.work.sink_topic, "read_committed")
     latencies: list[float] = []
     try:
         while len(tail.distinct) < results:  # those of the backlog
             tail.read(0.1)
         sent = len(session.closable)
+        session.send(late, seconds)  # only now: to read the results of a large backlog takes a while
         while not session.all_sent:
             tail.distinct.clear()  # so that it takes as long after a large backlog as after a small one
             session.tick()

@@ -6,9 +6,11 @@ as in Flink's two phases, is then lost; what is noted with it is counted again.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
@@ -22,6 +24,7 @@ from tests.engines.conftest import USABLE
 pytestmark = pytest.mark.usefixtures("installed")
 
 LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
+TRIES = 3  # an engine that notes what it has written once a second may have done so just before a kill
 
 
 def leftovers() -> set[Path]:
@@ -29,12 +32,25 @@ def leftovers() -> set[Path]:
     return set(Path("/tmp").glob("flink-*"))
 
 
-def killed_once(engine, exactly_once, broker, tmp_path):
-    name = f"{engine}-{'once' if exactly_once else 'control'}"
+def forgetful_topics(servers: str, name: str) -> list[str]:
+    """Return the topics of a run in which Kafka deletes what is as old as the log, such as an engine's state."""
+    client, forgetful = AdminClient({"bootstrap.servers": servers}), []
+    topics = [topic for topic in client.list_topics(timeout=10).topics if topic.startswith(name)]
+    for resource, said in client.describe_configs([ConfigResource("topic", topic) for topic in topics]).items():
+        settings = {entry.name: entry.value for entry in said.result(10).values()}
+        age_ms, kept_ms = time.time() * 1000 - LOG[0][0], int(settings["retention.ms"])
+        if "delete" in settings["cleanup.policy"] and 0 <= kept_ms <= age_ms:
+            forgetful.append(resource.name)
+    return forgetful
+
+
+def killed_once(engine, exactly_once, broker, tmp_path, attempt=1):
+    name = f"{engine}-{'once' if exactly_once else 'control'}-{attempt}"
     work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", tmp_path / "a folder", name, exactly_once)
     before = leftovers()
     run = run_engine(ENGINES[engine], work, LOG, kills=1, seed=7)
     assert leftovers() <= before
+    assert forgetful_topics(broker.bootstrap_servers, name) == []
     assert (len(run.kills), len(run.recoveries)) == (1, 1), run.audit
     return run.audit
 
@@ -47,9 +63,12 @@ def test_a_kill_neither_loses_nor_doubles(engine, broker, tmp_path):
 
 @pytest.mark.parametrize("engine", USABLE)
 def test_the_same_kill_doubles_the_control_and_loses_nothing(engine, broker, tmp_path):
-    audit = killed_once(engine, False, broker, tmp_path)
-    assert audit.lost == 0, audit
-    assert audit.duplicated > 0, audit
+    for attempt in range(1, TRIES + 1):
+        audit = killed_once(engine, False, broker, tmp_path, attempt)
+        assert audit.lost == 0, audit
+        if audit.duplicated:
+            break
+    assert audit.duplicated > 0, f"in none of {TRIES} runs; the last: {audit}"
 
 
 @pytest.mark.parametrize(("engine", "loses"), [(name, name == "flink") for name in USABLE])

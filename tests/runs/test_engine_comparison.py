@@ -50,6 +50,7 @@ def test_a_control_has_to_be_doubled_and_a_timeout_longer_than_the_outage_to_kee
 def test_each_trial_has_a_table_of_its_own():
     speed = SpeedRun("quix", True, 1000, 2.0, 4.0, (0.1, 0.2, 0.9), 120.4, CLEAN)
     runs = [each.as_dict() for each in (killed(True, CLEAN), away(LOST, 10.0), Found(7, speed))]
+    assert (runs[0]["anomalies"], runs[1]["anomalies"]) == ({}, {"LOST": 1})
     assert [(table.title, table.row_count) for table in tables(runs)] == [("kills", 1), ("outage", 1), ("speed", 1)]
     assert (runs[1]["lost"], runs[1]["steps"]) == (
         1,

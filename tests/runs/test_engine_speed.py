@@ -10,6 +10,7 @@ from labs.engines.engine import Work
 from labs.engines.spark import SparkEngine
 from labs.evidence.auditor.anomaly import Verdict
 from labs.pipeline.log.generate import Traffic
+from labs.runs.engine_session import EngineSession
 from labs.runs.engine_speed import run_speed
 
 BACKLOG = 20_000
@@ -44,3 +45,12 @@ def test_an_engine_that_ends_by_itself_is_told_of_and_judged_by_what_it_wrote(wo
     assert (run.first_result, run.drained, run.latencies) == (None, None, ())
     assert "ended by itself" in run.audit.reason
     assert run.audit.verdict is not Verdict.VALID
+
+
+def test_a_pace_begins_when_it_is_asked_for(work):
+    session = EngineSession(SparkEngine(), work)
+    session._ticked -= 60  # as after a minute in which the results of a large backlog were read
+    session.send(LOG[:600], seconds=60.0)
+    session.idle(0.01)
+    assert not session.all_sent
+    session.close()
