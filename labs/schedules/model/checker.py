@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
@@ -91,17 +93,30 @@ def explore(
         seconds = time.perf_counter() - began
         return Explored(model.name, anomaly, tuple(moves), len(came_from), seconds, complete, taken)
 
-    while queue:
-        state = queue.popleft()
-        if found := model.anomaly(state):
-            return checked(found, state, complete=True)
-        for move, following in model.moves(state):
-            taken[move.actor.rstrip(" 0123456789"), move.action, move.request] += 1
-            if following not in came_from:
-                came_from[following] = (state, move)
-                queue.append(following)
-                if len(came_from) % 1000 == 0:
-                    progress(len(came_from))
-        if limit and len(came_from) > limit:
-            return checked(None, first, complete=False)
-    return checked(None, first, complete=True)
+    with _no_collection():
+        while queue:
+            state = queue.popleft()
+            if found := model.anomaly(state):
+                return checked(found, state, complete=True)
+            for move, following in model.moves(state):
+                taken[move.actor.rstrip(" 0123456789"), move.action, move.request] += 1
+                if following not in came_from:
+                    came_from[following] = (state, move)
+                    queue.append(following)
+                    if len(came_from) % 1000 == 0:
+                        progress(len(came_from))
+            if limit and len(came_from) > limit:
+                return checked(None, first, complete=False)
+        return checked(None, first, complete=True)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Look for no cycles meanwhile: a state is a tuple of tuples, and to look through all of them takes a fifth."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
