@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from labs.equipment.interrupts import interrupts_wait
@@ -78,16 +79,23 @@ def _run_when_told(quick_start: bool) -> int:
 
 
 def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from labs.equipment.spark import spark_session
+    from labs.equipment.java import find_java
     from labs.faults.fault import Fault, FaultPoints
-    from labs.pipeline.query import ip_count
-    from labs.pipeline.query.query_failure import why
 
     faults = [Fault.parse(text) for text in arguments.fault]
-    spark = spark_session(quick_start=quick_start)
+    points = FaultPoints()
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(find_java)  # it remembers what it finds, and PySpark takes as long to import
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        from labs.equipment.spark import spark_session
+        from labs.pipeline.query import ip_count
+        from labs.pipeline.query.query_failure import why
+
+        making = beside.submit(_sink, arguments, points)  # a second of imports, in which the JVM starts
+        spark = spark_session(quick_start=quick_start)
+        sink = making.result()
     records = ip_count.read_source(
         spark,
         arguments.bootstrap_servers,
@@ -98,12 +106,9 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
     now = arguments.trigger == "available-now"
     trigger = {"availableNow": True} if now else {"processingTime": f"{float(arguments.trigger):g} seconds"}
     checkpoint = arguments.checkpoint
-    points = FaultPoints()
     with points.armed(*faults):
         try:
-            query = ip_count.start_query(
-                ip_count.count_ips(records), _telling(_sink(arguments, points)), checkpoint, **trigger
-            )
+            query = ip_count.start_query(ip_count.count_ips(records), _telling(sink), checkpoint, **trigger)
             _await(query)
         except (PySparkException, Py4JJavaError) as error:
             from labs.evidence.checkpoint.checkpoint import damage  # here, because it costs as much as a JVM's start
@@ -129,16 +134,20 @@ def _await(query: StreamingQuery) -> None:
 
 
 def _sink(arguments: argparse.Namespace, points):
-    from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-    from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
-    from labs.runs.staircase import WithoutMarker
-
     if arguments.sink in ("at-least-once", "not-idempotent"):
+        from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
+
         options = {"enable_idempotence": "false"} if arguments.sink == "not-idempotent" else {}
         return AtLeastOnceKafkaSink(
             arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers, halves=True, points=points, **options
         )
-    kind = WithoutMarker if arguments.sink == "no-marker" else ExactlyOnceKafkaSink
+    from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+
+    kind = ExactlyOnceKafkaSink
+    if arguments.sink == "no-marker":
+        from labs.runs.staircase import WithoutMarker
+
+        kind = WithoutMarker
     return kind(
         arguments.name,
         arguments.sink_topic,
