@@ -51,7 +51,7 @@ def plot_outages(lines: Mapping[str, Sequence[tuple[float, str]]], ax: Axes | No
 
 
 def plot_engines(ratios: Mapping[str, Mapping[str, float]], ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Plot what was measured -> engine -> ratio, as groups of bars with a line at 1: less is better."""
+    """Plot what was measured -> engine -> ratio, as groups of bars up or down from a line at 1: less is better."""
     ax = ax or new_axes(9, 3.4)
     dress(ax, title or "engines compared: less is better", "", "ratio")
     engines = list(dict.fromkeys(engine for values in ratios.values() for engine in values))
@@ -60,13 +60,18 @@ def plot_engines(ratios: Mapping[str, Mapping[str, float]], ax: Axes | None = No
         return ax
     width = 0.8 / len(engines)
     for n, engine in enumerate(engines):
-        places = [group + (n - (len(engines) - 1) / 2) * width for group in range(len(ratios))]
-        heights = [values.get(engine, 0) for values in ratios.values()]
+        measured = {group: values[engine] for group, values in enumerate(ratios.values()) if engine in values}
+        places = [group + (n - (len(engines) - 1) / 2) * width for group in measured]
+        heights = [ratio - 1 for ratio in measured.values()]
         look: dict[str, Any] = {"color": BARS[n % len(BARS)], "hatch": HATCHES[n % len(HATCHES)], "edgecolor": "white"}
-        bars = ax.bar(places, heights, width * 0.9, label=engine, **look)
-        behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # else the line at 1 goes through what is near
-        ax.bar_label(bars, [f"{height:g}" for height in heights], fontsize=9, bbox=behind)
+        bars = ax.bar(places, heights, width * 0.9, bottom=1, label=engine, **look)
+        ax.bar_label(bars, [f"{ratio:.2g}" for ratio in measured.values()], fontsize=9, padding=2)
     ax.axhline(1, color="black", linewidth=1, zorder=1.5)
+    # Twice as much is as far from 1 as half of it.
+    ax.set_yscale("log")
+    ax.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
+    ax.minorticks_off()
+    ax.margins(y=0.15)
     ax.set_xticks(range(len(ratios)), list(ratios))
     ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
     return ax

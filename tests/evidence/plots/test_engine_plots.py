@@ -16,9 +16,12 @@ def test_each_engine_is_a_line_with_a_mark_for_each_step():
     assert drawn == {(-0.5, 0), (0, 0), (12, 1), (0, 1 - ABOVE)}
 
 
-def test_bars_have_the_heights_that_they_were_given():
-    ax = plot_engines({"memory": {"a": 1.0, "b": 0.4}, "drain": {"a": 1.0, "b": 3.0}})
-    assert [round(bar.get_height(), 2) for bar in ax.patches] == [1, 1, 0.4, 3]
+def test_bars_go_from_1_to_what_they_were_given():
+    ax = plot_engines({"memory": {"a": 1.0, "b": 0.4}, "drain": {"a": 1.0, "b": 3.0, "c": 7.0}})
+    assert [(bar.get_y(), round(bar.get_y() + bar.get_height(), 2)) for bar in ax.patches] == [
+        *((1, 1), (1, 1), (1, 0.4), (1, 3)),
+        (1, 7),  # of which nothing else was measured
+    ]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["memory", "drain"]
 
 
