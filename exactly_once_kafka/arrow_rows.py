@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from typing import IO
 
 import pyarrow
@@ -25,38 +25,49 @@ from exactly_once_kafka.errors import BatchFailed
 from exactly_once_kafka.spool import IN_MEMORY, Closed, Spool
 
 
-def arrow_batches(
-    rows: DataFrame, in_memory: int = IN_MEMORY, meanwhile: Callable[[], object] = lambda: None
-) -> Generator[pyarrow.RecordBatch, None, None]:
-    """Execute `rows`, `meanwhile` beside it, and yield its Arrow batches while later ones are still being computed.
+class ArrowRows:
+    """Rows that Spark has begun to compute, in Arrow batches: iterate over it once, or close it.
 
-    It is `DataFrame.toArrow` without the list that collects everything (pyspark/sql/pandas/conversion.py). Partitions
-    come in no fixed order. An error in the query is raised at the end, after the batches that preceded it: use
-    nothing until then. Close the generator if you stop early.
+    It is `DataFrame.toArrow` without the list that collects everything (pyspark/sql/pandas/conversion.py). Batches come
+    while later ones are still being computed, the partitions in no fixed order. An error in the query is raised at the
+    end, after the batches that preceded it: use nothing until then.
     """
-    port, secret, server = rows._jdf.collectAsArrowToPython()
-    file, connection = local_connect_and_auth(port, secret)
-    connection.settimeout(None)  # how long Spark computes is its own affair
-    spool = Spool(in_memory)
-    failures: list[Exception] = []
-    reader = threading.Thread(target=_drain, args=(file, spool, failures), name="rows-from-spark", daemon=True)
-    reader.start()
-    finished = False
-    try:
-        meanwhile()
-        yield from spool
-        finished = True
-    finally:
-        spool.close()
+
+    def __init__(self, rows: DataFrame, in_memory: int = IN_MEMORY):
+        answer = rows._jdf.collectAsArrowToPython()
+        # Spark begins when the connection is made, and what is not needed for that is asked for afterwards.
+        file, self._connection = local_connect_and_auth(answer[0], answer[1])
+        self._connection.settimeout(None)  # how long Spark computes is its own affair
+        self._server = answer[2]
+        self._spool, self._failures = Spool(in_memory), list[Exception]()
+        self._drainer = threading.Thread(
+            target=_drain, args=(file, self._spool, self._failures), name="rows-from-spark", daemon=True
+        )
+        self._drainer.start()
+        self._finished = self._closed = False
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        try:
+            yield from self._spool
+            self._finished = True
+        finally:
+            self.close()
+        if self._failures:
+            raise self._failures[0]
+
+    def close(self) -> None:
+        """Have Spark stop, unless it is done."""
+        if self._closed:
+            return
+        self._closed = True
+        self._spool.close()
         with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)  # wakes the reader, if it waits for rows
-        reader.join()
-        connection.close()
+            self._connection.shutdown(socket.SHUT_RDWR)  # wakes the thread, if it waits for rows
+        self._drainer.join()
+        self._connection.close()
         # A caller who stops early has an error of his own; Spark's complaint about that is not news.
-        with _explained() if finished else contextlib.suppress(Exception):
-            server.getResult()
-    if failures:
-        raise failures[0]
+        with _explained() if self._finished else contextlib.suppress(Exception):
+            self._server.getResult()
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
-from exactly_once_kafka.arrow_rows import arrow_batches
+from exactly_once_kafka.arrow_rows import ArrowRows
 
 Tags = Sequence[tuple[str, str]]
 Headers = list[tuple[str, Any]]
@@ -68,23 +68,43 @@ def as_bytes(rows: DataFrame, topic: str | None) -> DataFrame:
     return rows.select(*(col(column).cast(AS_BYTES[column]).alias(column) for column in _columns(rows, topic)))
 
 
-def kafka_batches(
-    rows: DataFrame, topic: str | None, meanwhile: Callable[[], object] = lambda: None
-) -> Generator[pyarrow.RecordBatch, None, None]:
-    """Execute the rows, `meanwhile` beside it, and yield what `as_bytes` describes, in Arrow batches.
+class KafkaBatches:
+    """The rows of a micro-batch that go to `topic`, as `as_bytes` describes them, in Arrow batches.
 
-    Close it if you stop early. Arrow calls a string's bytes binary at no cost; that Spark does so takes as long as a
-    small batch takes to write.
+    Iterate over it once, or close it. Arrow calls a string's bytes binary at no cost; that Spark does so takes as long
+    as a small batch takes to write.
     """
-    columns = _columns(rows, topic)
-    if "headers" in columns:
-        rows = as_bytes(rows, topic)
-    elif len(columns) < len(rows.columns):
-        rows = rows.select(*columns)
-    with contextlib.closing(arrow_batches(rows, meanwhile=meanwhile)) as batches:
-        for batch in batches:
-            arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
-            yield pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+    def __init__(self, rows: DataFrame, topic: str | None):
+        self.rows, self.topic = rows, topic
+        self._computed: ArrowRows | None = None
+
+    def begin(self) -> ArrowRows:
+        """Have Spark compute the rows, unless it does already: there may be something to do meanwhile."""
+        if self._computed is None:
+            columns, rows = _columns(self.rows, self.topic), self.rows
+            if "headers" in columns:
+                rows = as_bytes(rows, self.topic)
+            elif len(columns) < len(rows.columns):
+                rows = rows.select(*columns)
+            self._computed = ArrowRows(rows)
+        return self._computed
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        with contextlib.closing(self.begin()) as computed:
+            for batch in computed:
+                arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
+                yield pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether Spark computes them."""
+        return self._computed is not None
+
+    def close(self) -> None:
+        """Have Spark stop, if it has begun."""
+        if self._computed is not None:
+            self._computed.close()
 
 
 def _columns(rows: DataFrame, topic: str | None) -> list[str]:
@@ -94,7 +114,7 @@ def _columns(rows: DataFrame, topic: str | None) -> list[str]:
 def kafka_rows(
     batches: Iterable[pyarrow.RecordBatch], topic: str | None, tags: Tags = ()
 ) -> Iterator[Iterable[KafkaRow]]:
-    """Yield the rows of each of the `kafka_batches`. A `topic` given here goes for all of them.
+    """Yield the rows of each of the KafkaBatches. A `topic` given here goes for all of them.
 
     `tags` are headers that every row gets besides its own; if there are any, the last row gets `batch_rows` too,
     the number of all rows. Raises ValueError for a null where Kafka knows none.

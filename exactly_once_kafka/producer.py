@@ -24,6 +24,8 @@ TOO_OLD = 300  # seconds
 class PendingProducer:
     """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id."""
 
+    few_rows = False  # of the next batch nothing is known
+
     def __init__(self, settings: dict[str, Any], retire: object = None):
         self._settings, self._retired = settings, retire
         self._begin()

@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from pyspark.sql import DataFrame
 
-from exactly_once_kafka.kafka_rows import Tags, kafka_batches, kafka_rows
+from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, kafka_rows
 from exactly_once_kafka.patience import Patience
 
 # The client waits in slices of 0.2 s and serves callbacks in each, even after one of them has failed; then Python
@@ -17,9 +16,8 @@ ONE_SLICE = 0.1  # seconds
 
 
 def send_rows(
-    rows: DataFrame,
+    rows: KafkaBatches,
     producer: Producer,
-    topic: str | None,
     patience: Patience,
     tags: Tags = (),
     after_first: Callable[[], object] | None = None,
@@ -38,8 +36,8 @@ def send_rows(
             failures.append(error)
 
     count = 0
-    with contextlib.closing(kafka_batches(rows, topic)) as batches:
-        for batch in kafka_rows(batches, topic, tags):
+    with contextlib.closing(rows):
+        for batch in kafka_rows(rows, rows.topic, tags):
             for topic_of_row, value, key, partition, headers in batch:
                 count += 1
                 # Only failures are reported (a callback for each row would cost more than the row), so that what

@@ -26,6 +26,8 @@ fit, the sink refuses rather than guesses. Spark Connect is not supported: the s
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
 import uuid
 from typing import TYPE_CHECKING, Any, cast
@@ -37,7 +39,7 @@ from pyspark.sql import DataFrame
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
 from exactly_once_kafka.errors import BatchFailed, Incomplete, explain
-from exactly_once_kafka.kafka_rows import check_columns
+from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
 from exactly_once_kafka.options import LOGGER, producer_settings
@@ -115,7 +117,13 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         check_columns(rows, self.topic)
-        batch = self.batch_of(rows, batch_id)
+        with contextlib.closing(KafkaBatches(rows, self.topic)) as batches:
+            if self._pending is not None and self._pending.few_rows:
+                batches.begin()  # Spark computes while it is found out which batch this is
+            self._publish(batches, self.batch_of(rows, batch_id))
+
+    def _publish(self, rows: KafkaBatches, batch: Batch) -> None:
+        batch_id = batch.batch_id
         patience = Patience(self._timeout, batch.stopped)
         pending, self._pending, transaction = self._pending, None, None
         try:
@@ -125,7 +133,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             if pending is None or not pending.promising:
                 done = self.decide(self._look(batch, patience), batch)
                 pending = None
-                self._choose_writers(rows, patience)
+                self._choose_writers(rows.rows, patience)
             if not done:
                 # Step 1. A producer with an epoch of its own. Getting the epoch fences every older producer of this
                 # name and ends what it left open; a delayed EndTxn of an earlier batch can then do no harm.
@@ -136,7 +144,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
                 done = self.decide(marker, batch)
             if done or transaction is None:
-                self.drain(rows)
+                self._drain(rows)
                 self._pending = pending  # nothing was published under this epoch: it will do for the next batch
             else:
                 # Step 4. Rows and marker in one transaction.
@@ -144,7 +152,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 transaction.begin(Marker.of(batch))
                 with aborting_on_failure(transaction.abort):
                     middle = functools.partial(self.points, "mid_transaction", batch_id)
-                    transaction.write(rows, self.topic, self._tags(batch_id), patience, middle)
+                    transaction.write(rows, self._tags(batch_id), patience, middle)
                     transaction.mark(patience)
                     self.points("before_commit", batch_id)
                 transaction.commit(patience)
@@ -162,6 +170,12 @@ class ExactlyOnceKafkaSink(BatchSink):
         except Forgetful as unsafe:
             raise self.refusal(batch, str(unsafe)) from unsafe
         self.points("before_checkpoint", batch_id)
+
+    def _drain(self, rows: KafkaBatches) -> None:
+        if rows.begun:  # not twice at once, for the sake of Spark's state
+            collections.deque(rows, maxlen=0)
+        else:
+            self.drain(rows.rows)
 
     def _look(self, batch: Batch, patience: Patience) -> Marker | None:
         """Return the marker as it is to be seen before anybody is fenced."""

@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.cause import true_cause
-from exactly_once_kafka.kafka_rows import Tags
+from exactly_once_kafka.kafka_rows import KafkaBatches, Tags
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import commit
@@ -29,9 +28,7 @@ class Transaction(ABC):
     def begin(self, marker: Marker) -> None: ...
 
     @abstractmethod
-    def write(
-        self, rows: DataFrame, topic: str | None, tags: Tags, patience: Patience, middle: Callable[[], object]
-    ) -> int:
+    def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
         """Write every row, wait until all are acknowledged, and return how many there were.
 
         `middle` is called once when some of them are.
@@ -58,11 +55,9 @@ class ByDriver(Transaction):
         self._marker = marker
         self.producer.begin_transaction()
 
-    def write(
-        self, rows: DataFrame, topic: str | None, tags: Tags, patience: Patience, middle: Callable[[], object]
-    ) -> int:
-        with true_cause(self.producer, topic):
-            return send_rows(rows, self.producer, topic, patience, tags, middle)
+    def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
+        with true_cause(self.producer, rows.topic):
+            return send_rows(rows, self.producer, patience, tags, middle)
 
     def mark(self, patience: Patience) -> None:
         self._store.send(self._marker, self.producer, patience)

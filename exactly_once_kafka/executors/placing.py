@@ -113,6 +113,6 @@ def _partitions(rows: pyarrow.RecordBatch, count: int, spread: int) -> npt.NDArr
     numbers = np.full(rows.num_rows, -1, np.int32)
     if "partition" in rows.schema.names:
         numbers = np.asarray(pyarrow.compute.fill_null(rows.column("partition"), -1), np.int32)
-    if "key" in rows.schema.names and (numbers < 0).any():
+    if "key" in rows.schema.names and count > 1 and (numbers < 0).any():
         numbers = np.where(numbers < 0, partitions_of_keys(rows.column("key"), count), numbers)
     return np.where(numbers < 0, spread % count, numbers)

@@ -20,7 +20,6 @@ value>>). Others are ignored, and one that is absent is null in every row.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -52,8 +51,10 @@ def encode_records(rows: pyarrow.RecordBatch, tags: Tags = (), first: int = 0) -
         *_with_length(columns.get("value")),
         *_header_fields(columns.get("headers"), tags),
     ]
-    lengths = functools.reduce(pc.add, (_length(field) for field in fields))
-    return _bytes(_join(varints(lengths.to_numpy()), *fields))
+    lengths = np.zeros(rows.num_rows, np.int64)
+    for field in fields:
+        lengths += _length(field)
+    return _bytes(_join(varints(lengths), *fields))
 
 
 def most_bytes(rows: pyarrow.RecordBatch, tags: Tags = ()) -> Integers:
@@ -62,10 +63,10 @@ def most_bytes(rows: pyarrow.RecordBatch, tags: Tags = ()) -> Integers:
     bytes_of_row = np.full(rows.num_rows, 2 + 5 * LONGEST_VARINT + tag_bytes)
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if name in ("key", "value"):
-            bytes_of_row += _length(column.cast(BINARY)).to_numpy()
+            bytes_of_row += _length(column)
         elif name == "headers":
             headers = _Headers.of(column)
-            bytes_of_header = 2 * LONGEST_VARINT + pc.add(_length(headers.keys), _length(headers.values)).to_numpy()
+            bytes_of_header = 2 * LONGEST_VARINT + _length(headers.keys) + _length(headers.values)
             bytes_of_row += np.diff(_starts(bytes_of_header)[headers.starts])
     return bytes_of_row
 
@@ -133,11 +134,15 @@ def _with_length(column: pyarrow.Array | None) -> list[Field]:
     if column is None:
         return [NULL]
     column = column.cast(BINARY)
-    return [varints(pc.fill_null(pc.binary_length(column), -1).to_numpy()), column]
+    return [varints(_length(column, of_null=-1)), column]
 
 
-def _length(field: Field) -> Any:
-    return pc.fill_null(pc.binary_length(field), 0)
+def _length(field: Field, of_null: int = 0) -> Any:
+    """Return the bytes of each element, or of the one that all records share."""
+    if isinstance(field, pyarrow.Scalar):
+        return len(field.as_buffer())
+    lengths = pc.binary_length(field)
+    return (pc.fill_null(lengths, of_null) if field.null_count else lengths).to_numpy()
 
 
 def _join(*fields: Field) -> pyarrow.Array:

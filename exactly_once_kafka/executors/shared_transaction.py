@@ -28,7 +28,7 @@ from exactly_once_kafka.executors.placing import Batches, gathered, handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import Report, counted
 from exactly_once_kafka.executors.write_task import WriteTask
-from exactly_once_kafka.kafka_rows import Tags, as_bytes, kafka_batches
+from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, as_bytes
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import TOO_OLD
 from exactly_once_kafka.transaction import Transaction
@@ -53,12 +53,16 @@ class LentEpoch:
         given = self._last is not None and self._last.following is not None
         return given and time.monotonic() - self._begun < TOO_OLD
 
+    @property
+    def few_rows(self) -> bool:
+        """Tell whether the next batch is likely to be small, so that the driver writes it."""
+        return self._last is not None and self.promising and self._last.expected <= self._few
+
     def take(self, patience: Patience) -> SharedTransaction:
         """Return the next transaction. Raises KafkaException, TimeoutError, QueryStopped."""
         last = self._last if self.promising else None
         producer = last.following if last and last.following else self._coordinator.fence(patience.anew())
-        small = last is not None and last.expected <= self._few
-        return SharedTransaction(self._coordinator, producer, small, last)
+        return SharedTransaction(self._coordinator, producer, self.few_rows, last)
 
 
 class SharedTransaction(Transaction):
@@ -83,24 +87,8 @@ class SharedTransaction(Transaction):
         """Do no more than remember the marker: the first record of a partition begins it."""
         self.marker = marker
 
-    def write(
-        self, rows: DataFrame, topic: str | None, tags: Tags, patience: Patience, middle: Callable[[], object]
-    ) -> int:
-        parallelism = rows.sparkSession.sparkContext.defaultParallelism
-        partitions = self._coordinator.partitions(topic, patience) if topic else parallelism
-        task = WriteTask(
-            self._coordinator.connection,
-            self._coordinator.encoding,
-            self._coordinator.name,
-            self._producer,
-            topic,
-            tags,
-            patience.seconds if self._small else min(patience.seconds, KEEPS_CORE),
-            spread=random.randrange(1 << 16),
-            writers=min(partitions, parallelism),
-            partitions=partitions,
-        )
-        reports = [self._by_driver(task, rows, patience)] if self._small else self._by_executors(task, rows, patience)
+    def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
+        reports = [self._by_driver(rows, tags, patience)] if self._small else self._by_executors(rows, tags, patience)
         count = counted(reports)
         self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
         self.expected = max(count, self.expected // 2)  # a large one now and then is enough for the executors to write
@@ -124,9 +112,27 @@ class SharedTransaction(Transaction):
     def _encode(self, rows_before: int) -> Piece:
         return self._coordinator.encoded(cast(Marker, self.marker), self._producer, rows_before)
 
-    def _by_driver(self, task: WriteTask, rows: DataFrame, patience: Patience) -> Report:
-        with contextlib.closing(kafka_batches(rows, task.topic, lambda: self._encode_ahead(task.topic))) as batches:
-            together = self._marking_with(gathered(batches), patience)
+    def _task(self, topic: str | None, tags: Tags, seconds: float, parallelism: int, patience: Patience) -> WriteTask:
+        partitions = self._coordinator.partitions(topic, patience) if topic else parallelism
+        return WriteTask(
+            self._coordinator.connection,
+            self._coordinator.encoding,
+            self._coordinator.name,
+            self._producer,
+            topic,
+            tags,
+            seconds,
+            spread=random.randrange(1 << 16),
+            writers=min(partitions, parallelism),
+            partitions=partitions,
+        )
+
+    def _by_driver(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> Report:
+        rows.begin()
+        self._encode_ahead(rows.topic)
+        with contextlib.closing(rows):
+            task = self._task(rows.topic, tags, patience.seconds, 1, patience)
+            together = self._marking_with(gathered(iter(rows)), patience)
             return task.reported(lambda: task.write_all(self._coordinator.cluster, together, patience.lasts))
 
     def _encode_ahead(self, topic: str | None) -> None:
@@ -141,16 +147,18 @@ class SharedTransaction(Transaction):
                 self._marking = self._coordinator.marking(self._encoded, patience)
             yield batch
 
-    def _by_executors(self, task: WriteTask, rows: DataFrame, patience: Patience) -> list[Report]:
+    def _by_executors(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> list[Report]:
         """Have the executors write. Where Kafka is silent, wait until it has aborted, and have them write again.
 
         The abort gives the next epoch. Nobody can have moved the marker since and left that one valid.
         """
-        reports, silence = _written(task, rows), patience.anew()
+        parallelism = rows.rows.sparkSession.sparkContext.defaultParallelism
+        task = self._task(rows.topic, tags, min(patience.seconds, KEEPS_CORE), parallelism, patience)
+        reports, silence = _written(task, rows.rows), patience.anew()
         while any(report.timed_out for report in reports) and silence.lasts():
             self._producer = self._coordinator.end(task.producer, False, patience.anew())
             task = dataclasses.replace(task, producer=self._producer)
-            reports = _written(task, rows)
+            reports = _written(task, rows.rows)
         return reports
 
 

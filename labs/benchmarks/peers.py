@@ -1,4 +1,4 @@
-"""The same count on every installed engine, exactly once: what a record costs once warm, and how late a result comes.
+"""The same count on other engines, exactly once: what a record costs once warm, and how late a result comes.
 
 Each engine drains a small backlog and a large one, audited, and the margin between the two is what is told: start and
 warm-up cancel out. The engines take turns, so that what slows the machine down for a while slows all of them.
@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from labs.engines.catalogue import usable_engines
+from labs.engines.catalogue import chosen_engines
 from labs.engines.engine import Engine
 from labs.runs.engine_comparison import Size, compare
 from labs.runs.engine_speed import SpeedRun
@@ -42,14 +42,18 @@ class Pair(NamedTuple):
         return [*self.small.latencies, *self.large.latencies]
 
 
-def measure(small: int = 2_000_000, large: int = 10_000_000, rounds: int = 1) -> Iterator[tuple[str, float, str]]:
+def measure(
+    small: int = 2_000_000, large: int = 10_000_000, rounds: int = 1, engines: Sequence[str] | None = None
+) -> Iterator[tuple[str, float, str]]:
     """Yield (what, value, unit): medians of the rounds for each engine, and each as a ratio to the lab's own job.
 
-    Raises RuntimeError for a run that the auditor does not find valid: who is wrong is not quick.
+    `engines` are those beside the lab's own; None: all that are installed. Raises RuntimeError for a run that the
+    auditor does not find valid: who is wrong is not quick. NotInstalled.
     """
-    engines = usable_engines()
-    rows = [(_runs(engines, small), _runs(engines, large)) for _ in range(rounds)]
-    found = {each.name: _told([Pair(few[each.name], many[each.name]) for few, many in rows]) for each in engines}
+    names = dict.fromkeys([OURS, *engines]) if engines else None  # each once
+    taking_part = chosen_engines(list(names) if names else None)
+    rows = [(_runs(taking_part, small), _runs(taking_part, large)) for _ in range(rounds)]
+    found = {each.name: _told([Pair(few[each.name], many[each.name]) for few, many in rows]) for each in taking_part}
     for name, told in found.items():
         for what, (value, unit) in told.items():
             yield f"{name}: {what}", value, unit

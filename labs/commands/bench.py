@@ -14,6 +14,7 @@ EXAMPLES = """examples:
   python -m labs bench memory      what the driver has of a batch of 10 million rows that the executors write
   python -m labs bench cluster     the same count on local[2] and on a standalone cluster
   python -m labs bench peers       the same count on every installed engine: a record's cost once warm, and latency
+  python -m labs bench peers --engines flink --rounds 2 --small 10000000 --large 40000000
 """
 BENCHMARKS = ("ingest", "sink", "restart", "latency", "real-time", "writers", "memory", "cluster", "peers")
 
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--windows", type=int, default=60, help="latency: windows measured in each run")
     parser.add_argument("--seconds", type=int, default=30, help="real-time: how long records are sent in each run")
+    parser.add_argument("--engines", nargs="+", metavar="NAME", help="peers: these (default: all that are installed)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.benchmark == "ingest":
         options = {"small": arguments.small, "large": arguments.large}
     if arguments.benchmark == "peers":
-        options |= {"small": arguments.small, "large": arguments.large}
+        options |= {"small": arguments.small, "large": arguments.large, "engines": arguments.engines}
     if arguments.benchmark == "memory":
         options = {"large": arguments.large}
     if arguments.benchmark == "latency":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from pathlib import Path
@@ -122,22 +123,17 @@ def show(arguments: argparse.Namespace) -> int:
 
 def compare(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
-    from labs.engines.catalogue import ENGINES, usable_engines
-    from labs.engines.environments import environment_of
+    from labs.engines.catalogue import chosen_engines
     from labs.runs import engine_comparison, engine_machine
 
-    usable = [each.name for each in usable_engines()]
-    names = arguments.engines or usable
-    for name in names:
-        if name not in usable:
-            environment_of(name).needed()  # says what to do
+    engines = chosen_engines(arguments.engines)
     progress = plain_console(stderr=True)
     backlog = arguments.backlog
     long_run, every = backlog >= LONG, arguments.commit_seconds
     size = engine_comparison.Size(arguments.records, arguments.kills, backlog, long_run, every)
     report: dict[str, Any] = {"machine": engine_machine.machine(), "size": size._asdict(), "runs": []}
     runs = []
-    engines, say = [ENGINES[name] for name in names], lambda line: progress.print(line, soft_wrap=True)
+    say = functools.partial(progress.print, soft_wrap=True)
     for each in engine_comparison.compare(engines, arguments.seeds, size, arguments.trials, say):
         runs.append(each)
         report["runs"].append(each.as_dict())

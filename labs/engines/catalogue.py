@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from labs.engines.engine import Engine
 from labs.engines.environments import environment_of
 from labs.engines.flink import FlinkEngine
@@ -16,6 +18,15 @@ ENGINES = {engine.name: engine for engine in _ALL}
 def usable_engines() -> list[Engine]:
     """Return the engines that need no environment, or have theirs."""
     return [each for each in ENGINES.values() if not each.installed_apart or environment_of(each.name).installed]
+
+
+def chosen_engines(names: Sequence[str] | None) -> list[Engine]:
+    """Return the engines of these names, or all that can be used. Raises NotInstalled, ValueError."""
+    chosen = [engine_called(name) for name in names] if names else usable_engines()
+    for each in chosen:
+        if each.installed_apart:
+            environment_of(each.name).needed()
+    return chosen
 
 
 def engine_called(name: str) -> Engine:

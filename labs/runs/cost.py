@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from exactly_once_kafka.kafka_rows import KafkaBatches
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, BEFORE_WRITE
@@ -69,7 +70,7 @@ class WithoutTransaction:
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         self._points(BEFORE_WRITE, batch_id)
         tags = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])]
-        send_rows(rows, self._producer, self._topic, Patience(60), tags)
+        send_rows(KafkaBatches(rows, self._topic), self._producer, Patience(60), tags)
         self._points(BEFORE_COMMIT, batch_id)
 
 

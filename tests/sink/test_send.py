@@ -8,10 +8,10 @@ import uuid
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from exactly_once_kafka.arrow_rows import arrow_batches
+from exactly_once_kafka.arrow_rows import ArrowRows
 from exactly_once_kafka.cause import true_cause
 from exactly_once_kafka.errors import FENCED, BatchFailed
-from exactly_once_kafka.kafka_rows import check_columns
+from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.send import send_rows
@@ -42,7 +42,9 @@ def records(broker, topic):
 def test_another_job_of_the_application_goes_on_while_kafka_is_frozen(spark, broker, topic, in_transaction):
     results, producer = topic(), in_transaction(queue_buffering_max_messages=1000)
     rows = spark.range(200_000, numPartitions=2).selectExpr("repeat(string(id % 10), 200) AS value")
-    sending = threading.Thread(target=send_rows, args=(rows, producer, results, Patience(60), (), broker.pause))
+    sending = threading.Thread(
+        target=send_rows, args=(KafkaBatches(rows, results), producer, Patience(60), (), broker.pause)
+    )
     job = threading.Thread(target=lambda: spark.range(1000).count())
     sending.start()
     try:
@@ -59,7 +61,7 @@ def test_another_job_of_the_application_goes_on_while_kafka_is_frozen(spark, bro
 
 
 def test_rows_above_the_memory_bound_go_through_a_file_and_none_is_missing(spark):
-    batches = arrow_batches(spark.range(200_000, numPartitions=4), in_memory=100_000)
+    batches = iter(ArrowRows(spark.range(200_000, numPartitions=4), in_memory=100_000))
     first = next(batches)
     eventually(lambda: not any(t.name == "rows-from-spark" for t in threading.enumerate()), timeout=60)
     ids = first.column(0).to_pylist() + [n for batch in batches for n in batch.column(0).to_pylist()]
@@ -68,14 +70,14 @@ def test_rows_above_the_memory_bound_go_through_a_file_and_none_is_missing(spark
 
 def test_query_that_fails_says_why_and_leaves_no_thread(spark):
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
-        list(arrow_batches(spark.range(10).selectExpr("1 / (id - 5) AS value")))
+        list(ArrowRows(spark.range(10).selectExpr("1 / (id - 5) AS value")))
     assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
 
 
 def test_strings_that_are_not_utf8_are_written_as_sparks_writer_writes_them(spark, broker, topic, in_transaction):
     ours, sparks, producer = topic(), topic(), in_transaction()
     rows = spark.sql("SELECT CAST(X'ff41' AS STRING) AS value, CAST(X'fe' AS STRING) AS key")
-    send_rows(rows, producer, ours, Patience(30))
+    send_rows(KafkaBatches(rows, ours), producer, Patience(30))
     producer.commit_transaction(30)
     rows.write.format("kafka").options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": sparks}).save()
     [ours], [sparks] = records(broker, ours), records(broker, sparks)
@@ -87,7 +89,7 @@ def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark)
     settings.set("spark.driver.maxResultSize", "1m")
     try:
         with pytest.raises(BatchFailed, match=r"larger than .* spark\.driver\.maxResultSize \(1g"):
-            list(arrow_batches(spark.range(300_000, numPartitions=2)))
+            list(ArrowRows(spark.range(300_000, numPartitions=2)))
     finally:
         settings.remove("spark.driver.maxResultSize")
 
@@ -103,7 +105,7 @@ def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark)
 def test_null_where_kafka_knows_none_fails_the_batch_and_names_the_column(spark, in_transaction, row, complaint):
     rows = spark.createDataFrame([row], f"value string, headers {HEADERS}, topic string")
     with pytest.raises(ValueError, match=complaint):
-        send_rows(rows, in_transaction(), None, Patience(30))
+        send_rows(KafkaBatches(rows, None), in_transaction(), Patience(30))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_fenced_in_the_middle_of_a_batch_is_said_to_be_fenced(spark, topic, in_t
 
     def publish():
         with true_cause(producer, results):
-            send_rows(values, producer, results, patience, (), fence if late else None)
+            send_rows(KafkaBatches(values, results), producer, patience, (), fence if late else None)
             producer.commit_transaction(30)  # whichever of the two hears of it
 
     if not late:

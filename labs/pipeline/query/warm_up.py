@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exactly_once_kafka.kafka_rows import kafka_batches, kafka_rows
+from exactly_once_kafka.kafka_rows import KafkaBatches, kafka_rows
 from exactly_once_kafka.query import RunningQuery
 from labs.pipeline.query.ip_count import count_ips, start_query
 
@@ -73,5 +73,5 @@ def _as_a_sink(rows: DataFrame, batch_id: int) -> None:
     query = RunningQuery(rows)
     query.plan(batch_id)
     query.stopped()
-    for batch in kafka_rows(kafka_batches(rows, "none"), "none"):
+    for batch in kafka_rows(KafkaBatches(rows, "none"), "none"):
         list(batch)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker
-from exactly_once_kafka.kafka_rows import check_columns, kafka_batches, kafka_rows
+from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns, kafka_rows
 
 
 class SinkOutsideKafka(BatchSink):
@@ -47,7 +47,7 @@ class SinkOutsideKafka(BatchSink):
 def values_of(rows: DataFrame) -> Iterator[str]:
     """Yield the `value` column, row by row as Spark computes them, as the Kafka sinks do. Raises ValueError."""
     check_columns(rows, topic="any")
-    for batch in kafka_rows(kafka_batches(rows, topic="any"), topic="any"):
+    for batch in kafka_rows(KafkaBatches(rows, topic="any"), topic="any"):
         for _, value, *_ in batch:
             if value is None:
                 raise ValueError("a row's value is null: for this sink each row is a value")
