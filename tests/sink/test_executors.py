@@ -6,6 +6,7 @@ Executors in processes of their own: see test_executors_on_a_cluster.
 from __future__ import annotations
 
 import tempfile
+import threading
 import uuid
 
 import pytest
@@ -15,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.shared_transaction import SharedTransaction
+from exactly_once_kafka.kafka_rows import KafkaBatches
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import FAULT_POINTS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
@@ -101,6 +103,32 @@ class At:
 
     def __init__(self, point, batch, strike):
         self.point, self.batch, self.strike = point, batch, strike
+
+
+def test_batch_that_is_handed_over_twice_is_published_once_though_spark_computes_ahead(small):
+    sink = small.sink()
+
+    def twice(rows, number):
+        sink(rows, number)
+        sink(rows, number)
+
+    small.once(twice)
+    assert small.published() == ALL
+
+
+def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_is_left_behind(small, monkeypatch):
+    begun, sink = [], small.sink()
+    monkeypatch.setattr(KafkaBatches, "begin", lambda rows, begin=KafkaBatches.begin: begun.append(rows) or begin(rows))
+
+    def leaving_one_out(rows, number):
+        if number != 3:
+            sink(rows, number)
+
+    with pytest.raises(StreamingQueryException, match="refuses batch 4"):
+        small.once(leaving_one_out)
+    assert len(set(map(id, begun))) == 3  # batches 1, 2 and 4; batch 0 was the executors'
+    assert small.published() == ALL[: 3 * ROWS]
+    assert not [thread for thread in threading.enumerate() if thread.name == "rows-from-spark"]
 
 
 @pytest.mark.parametrize("point", FAULT_POINTS)
