@@ -88,7 +88,8 @@ class SharedTransaction(Transaction):
         self.marker = marker
 
     def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
-        reports = [self._by_driver(rows, tags, patience)] if self._small else self._by_executors(rows, tags, patience)
+        task = self._task(rows, tags, patience)
+        reports = [self._by_driver(task, rows, patience)] if self._small else self._by_executors(task, rows, patience)
         count = counted(reports)
         self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
         self.expected = max(count, self.expected // 2)  # a large one now and then is enough for the executors to write
@@ -112,26 +113,26 @@ class SharedTransaction(Transaction):
     def _encode(self, rows_before: int) -> Piece:
         return self._coordinator.encoded(cast(Marker, self.marker), self._producer, rows_before)
 
-    def _task(self, topic: str | None, tags: Tags, seconds: float, parallelism: int, patience: Patience) -> WriteTask:
-        partitions = self._coordinator.partitions(topic, patience) if topic else parallelism
+    def _task(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> WriteTask:
+        parallelism = 1 if self._small else rows.rows.sparkSession.sparkContext.defaultParallelism
+        partitions = self._coordinator.partitions(rows.topic, patience) if rows.topic else parallelism
         return WriteTask(
             self._coordinator.connection,
             self._coordinator.encoding,
             self._coordinator.name,
             self._producer,
-            topic,
+            rows.topic,
             tags,
-            seconds,
+            patience.seconds if self._small else min(patience.seconds, KEEPS_CORE),
             spread=random.randrange(1 << 16),
             writers=min(partitions, parallelism),
             partitions=partitions,
         )
 
-    def _by_driver(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> Report:
-        rows.begin()
-        self._encode_ahead(rows.topic)
+    def _by_driver(self, task: WriteTask, rows: KafkaBatches, patience: Patience) -> Report:
         with contextlib.closing(rows):
-            task = self._task(rows.topic, tags, patience.seconds, 1, patience)
+            rows.begin()
+            self._encode_ahead(task.topic)
             together = self._marking_with(gathered(iter(rows)), patience)
             return task.reported(lambda: task.write_all(self._coordinator.cluster, together, patience.lasts))
 
@@ -147,13 +148,11 @@ class SharedTransaction(Transaction):
                 self._marking = self._coordinator.marking(self._encoded, patience)
             yield batch
 
-    def _by_executors(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> list[Report]:
+    def _by_executors(self, task: WriteTask, rows: KafkaBatches, patience: Patience) -> list[Report]:
         """Have the executors write. Where Kafka is silent, wait until it has aborted, and have them write again.
 
         The abort gives the next epoch. Nobody can have moved the marker since and left that one valid.
         """
-        parallelism = rows.rows.sparkSession.sparkContext.defaultParallelism
-        task = self._task(rows.topic, tags, min(patience.seconds, KEEPS_CORE), parallelism, patience)
         reports, silence = _written(task, rows.rows), patience.anew()
         while any(report.timed_out for report in reports) and silence.lasts():
             self._producer = self._coordinator.end(task.producer, False, patience.anew())
