@@ -55,7 +55,7 @@ class MarkerBeforeEpoch(ExactlyOnceKafkaSink):
 class ReadsFirst:
     """Stands for a producer, and reads the marker when it is taken; what is read afterwards is what it read."""
 
-    promising = True
+    promising, few_rows = True, False
 
     def __init__(self, sink):
         self._sink = sink
