@@ -62,7 +62,7 @@ class LentEpoch:
         """Return the next transaction. Raises KafkaException, TimeoutError, QueryStopped."""
         last = self._last if self.promising else None
         producer = last.following if last and last.following else self._coordinator.fence(patience.anew())
-        return SharedTransaction(self._coordinator, producer, self.few_rows, last)
+        return SharedTransaction(self._coordinator, producer, last)
 
 
 class SharedTransaction(Transaction):
@@ -71,10 +71,8 @@ class SharedTransaction(Transaction):
     `known` is the marker that the `last` one committed, whose end gave this epoch.
     """
 
-    def __init__(
-        self, coordinator: Coordinator, producer: ProducerId, small: bool = False, last: SharedTransaction | None = None
-    ):
-        self._coordinator, self._producer, self._small = coordinator, producer, small
+    def __init__(self, coordinator: Coordinator, producer: ProducerId, last: SharedTransaction | None = None):
+        self._coordinator, self._producer = coordinator, producer
         self.known = last.marker if last else None
         self.expected: int = last.expected if last else 0  # rows of the next batch, as far as can be told
         self.following: ProducerId | None = None
@@ -89,7 +87,8 @@ class SharedTransaction(Transaction):
 
     def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
         task = self._task(rows, tags, patience)
-        reports = [self._by_driver(task, rows, patience)] if self._small else self._by_executors(task, rows, patience)
+        # What Spark computes for the driver already, the executors must not compute as well.
+        reports = [self._by_driver(task, rows, patience)] if rows.begun else self._by_executors(task, rows, patience)
         count = counted(reports)
         self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
         self.expected = max(count, self.expected // 2)  # a large one now and then is enough for the executors to write
@@ -114,7 +113,7 @@ class SharedTransaction(Transaction):
         return self._coordinator.encoded(cast(Marker, self.marker), self._producer, rows_before)
 
     def _task(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> WriteTask:
-        parallelism = 1 if self._small else rows.rows.sparkSession.sparkContext.defaultParallelism
+        parallelism = 1 if rows.begun else rows.rows.sparkSession.sparkContext.defaultParallelism
         partitions = self._coordinator.partitions(rows.topic, patience) if rows.topic else parallelism
         return WriteTask(
             self._coordinator.connection,
@@ -123,7 +122,7 @@ class SharedTransaction(Transaction):
             self._producer,
             rows.topic,
             tags,
-            patience.seconds if self._small else min(patience.seconds, KEEPS_CORE),
+            patience.seconds if rows.begun else min(patience.seconds, KEEPS_CORE),
             spread=random.randrange(1 << 16),
             writers=min(partitions, parallelism),
             partitions=partitions,
@@ -131,7 +130,6 @@ class SharedTransaction(Transaction):
 
     def _by_driver(self, task: WriteTask, rows: KafkaBatches, patience: Patience) -> Report:
         with contextlib.closing(rows):
-            rows.begin()
             self._encode_ahead(task.topic)
             together = self._marking_with(gathered(iter(rows)), patience)
             return task.reported(lambda: task.write_all(self._coordinator.cluster, together, patience.lasts))
