@@ -65,6 +65,7 @@ class ArrowRows:
             self._connection.shutdown(socket.SHUT_RDWR)  # wakes the thread, if it waits for rows
         self._drainer.join()
         self._connection.close()
+        # The stream of a query that failed ends like any other, only too soon: nothing but this tells.
         # A caller who stops early has an error of his own; Spark's complaint about that is not news.
         with _explained() if self._finished else contextlib.suppress(Exception):
             self._server.getResult()

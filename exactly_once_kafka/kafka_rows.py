@@ -93,8 +93,10 @@ class KafkaBatches:
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
         with contextlib.closing(self.begin()) as computed:
             for batch in computed:
-                arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
-                yield pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)
+                if any(type in BYTES_OF for type in batch.schema.types):
+                    arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
+                    batch = pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)
+                yield batch
 
     @property
     def begun(self) -> bool:

@@ -6,6 +6,8 @@ execution, which Spark keeps in a table of the session's shared state; tried wit
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -48,6 +50,8 @@ class RunningQuery:
             self._execution = queries.get(self._jvm.java.util.UUID.fromString(self.id))
             self._log = self._execution.offsetLog()
             self._buffer = self._jvm.java.io.ByteArrayOutputStream
+            checkpoint = self._jvm.org.apache.hadoop.fs.Path(self._execution.resolvedCheckpointRoot()).toUri()
+            self._files = Path(checkpoint.getPath(), "offsets") if checkpoint.getScheme() == "file" else None
         except (Py4JError, AttributeError, TypeError) as error:
             raise NoQuery(_unknown_spark(session.version, error)) from error
 
@@ -59,13 +63,23 @@ class RunningQuery:
 
     def _plan(self, batch_id: int) -> str:
         try:
-            entry, text = self._log.get(batch_id), self._buffer()
-            if entry.isEmpty():
-                raise NoQuery(f"the query's checkpoint has no offsets/{batch_id}, the plan of that batch")
-            self._log.serialize(entry.get(), text)
-            return plan_of(text.toString())
+            return plan_of(self._from_file(batch_id) or self._from_log(batch_id))
         except (Py4JError, TypeError, ValueError) as error:
             raise NoQuery(_unknown_spark("this version", error)) from error
+
+    def _from_file(self, batch_id: int) -> str | None:
+        """Return the entry if it is a file of this machine: to ask the JVM takes a small batch 5 % of its time."""
+        if self._files is not None:
+            with contextlib.suppress(OSError):
+                return (self._files / str(batch_id)).read_text(encoding="utf-8")
+        return None
+
+    def _from_log(self, batch_id: int) -> str:
+        entry, text = self._log.get(batch_id), self._buffer()
+        if entry.isEmpty():
+            raise NoQuery(f"the query's checkpoint has no offsets/{batch_id}, the plan of that batch")
+        self._log.serialize(entry.get(), text)
+        return str(text.toString())
 
     def stopped(self) -> bool:
         return not self._execution.isActive()

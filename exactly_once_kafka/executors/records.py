@@ -12,7 +12,8 @@ A record; a varint is zigzag, and a length of -1 stands for null:
             varint  length of its key, and the key (UTF-8, never null)
             varint  length of its value, and the value
 
-All records are made at once: each field is an Arrow array with one element a record, and Arrow joins them.
+All records are made at once, unless there are FEW: each field is an Arrow array with one element a record, and Arrow
+joins them.
 
 Rows are Arrow record batches with the columns `key` and `value` (binary or string) and `headers` (list<struct<key,
 value>>). Others are ignored, and one that is absent is null in every row.
@@ -27,6 +28,8 @@ import numpy as np
 import pyarrow
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from exactly_once_kafka.executors.few_records import FEW, encode_few, varint, with_length
 
 Tags = Sequence[tuple[str, bytes | None]]  # headers that every record has behind its own
 Field = Any  # a binary Arrow array with one element a record, or a scalar that all of them share
@@ -43,6 +46,8 @@ def encode_records(rows: pyarrow.RecordBatch, tags: Tags = (), first: int = 0) -
 
     Raises ValueError for a header that is null or has no key.
     """
+    if rows.num_rows <= FEW and "headers" not in rows.schema.names:
+        return pyarrow.py_buffer(encode_few(rows, tags, first))
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     fields = [
         TWO_ZEROS,  # attributes and timestamp delta
@@ -59,8 +64,7 @@ def encode_records(rows: pyarrow.RecordBatch, tags: Tags = (), first: int = 0) -
 
 def most_bytes(rows: pyarrow.RecordBatch, tags: Tags = ()) -> Integers:
     """Return for each row a number of bytes that it does not exceed as a record. Raises as `encode_records`."""
-    tag_bytes = sum(2 * LONGEST_VARINT + len(name.encode()) + len(value or b"") for name, value in tags)
-    bytes_of_row = np.full(rows.num_rows, 2 + 5 * LONGEST_VARINT + tag_bytes)
+    bytes_of_row = np.full(rows.num_rows, _most_bytes_around(tags))
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if name in ("key", "value"):
             bytes_of_row += _length(column)
@@ -69,6 +73,18 @@ def most_bytes(rows: pyarrow.RecordBatch, tags: Tags = ()) -> Integers:
             bytes_of_header = 2 * LONGEST_VARINT + _length(headers.keys) + _length(headers.values)
             bytes_of_row += np.diff(_starts(bytes_of_header)[headers.starts])
     return bytes_of_row
+
+
+def most_bytes_of_all(rows: pyarrow.RecordBatch, tags: Tags = ()) -> int:
+    """Return a number of bytes that the rows do not exceed as records; it is soon found, and rather too large."""
+    # Arrow spends eight bytes or more on a header's offsets, and Kafka at most twice five on its lengths.
+    return int(2 * rows.nbytes + rows.num_rows * _most_bytes_around(tags))
+
+
+def _most_bytes_around(tags: Tags) -> int:
+    """Return how much a record can have besides its key, its value, and its own headers."""
+    tag_bytes = sum(2 * LONGEST_VARINT + len(name.encode()) + len(value or b"") for name, value in tags)
+    return 2 + 5 * LONGEST_VARINT + tag_bytes
 
 
 def varints(numbers: Integers) -> pyarrow.Array:
@@ -87,15 +103,6 @@ def varints(numbers: Integers) -> pyarrow.Array:
     starts, data = _starts(size), padded[used]
     data[starts[1:] - 1] &= 0x7F  # none follows the last
     return _binary(starts, pyarrow.py_buffer(data))
-
-
-def varint(number: int) -> bytes:
-    """Return one number as a varint: for a few, which Arrow would take longer for."""
-    zigzag, groups = (number << 1) ^ (number >> 63), bytearray()
-    while zigzag > 0x7F:
-        groups.append(zigzag & 0x7F | 0x80)  # more follow
-        zigzag >>= 7
-    return bytes([*groups, zigzag])
 
 
 class _Headers(NamedTuple):
@@ -117,17 +124,13 @@ class _Headers(NamedTuple):
 
 
 def _header_fields(column: pyarrow.Array | None, tags: Tags) -> list[Field]:
-    encoded_tags = b"".join(_bytes_with_length(of) for name, value in tags for of in (name.encode(), value))
+    encoded_tags = b"".join(with_length(of) for name, value in tags for of in (name.encode(), value))
     if column is None:
         return [pyarrow.scalar(varint(len(tags)) + encoded_tags, BINARY)]
     headers = _Headers.of(column)
     encoded = _join(*_with_length(headers.keys), *_with_length(headers.values))
     of_row = _binary(_offsets(encoded)[headers.starts], encoded.buffers()[2])
     return [varints(np.diff(headers.starts) + len(tags)), of_row, pyarrow.scalar(encoded_tags, BINARY)]
-
-
-def _bytes_with_length(of: bytes | None) -> bytes:
-    return varint(-1) if of is None else varint(len(of)) + of
 
 
 def _with_length(column: pyarrow.Array | None) -> list[Field]:

@@ -9,8 +9,9 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.util import encode_varint
 
+from exactly_once_kafka.executors.few_records import FEW, varint
 from exactly_once_kafka.executors.record_batch import cut, encode
-from exactly_once_kafka.executors.records import varint, varints
+from exactly_once_kafka.executors.records import varints
 from tests.sink.random_rows import (
     HEADERS,
     NOW_MS,
@@ -51,6 +52,17 @@ def test_tags_where_rows_have_no_headers(count):
     rows = [Row(b"k", b"v")] * count
     batch = encode(arrow(rows).drop_columns(["headers"]), PRODUCER, SEQUENCE, NOW_MS, tags=TAGS, tags_of_last=OF_LAST)
     assert batch == of_kafka_python(tagged(rows, TAGS, OF_LAST))
+
+
+@pytest.mark.parametrize("column", [pyarrow.binary(), pyarrow.large_binary(), pyarrow.string()])
+@pytest.mark.parametrize("count", [1, FEW, FEW + 1])
+def test_few_rows_are_the_same_bytes_as_many(count, column):
+    keys = [b"k" * (n % 70) if n % 5 else None for n in range(count + 3)]
+    rows = [Row(key, b"v" * (n * 37 % 9000) if n % 7 else None) for n, key in enumerate(keys)][3:]
+    batch = arrow(rows, column).drop_columns(["headers"])
+    tagged_rows = tagged(rows, TAGS, OF_LAST)
+    assert encode(batch, PRODUCER, SEQUENCE, NOW_MS, tags=TAGS, tags_of_last=OF_LAST) == of_kafka_python(tagged_rows)
+    assert encode(batch, PRODUCER, SEQUENCE, NOW_MS) == of_kafka_python(rows)
 
 
 def test_a_tag_without_a_value():
@@ -144,7 +156,7 @@ def test_refuses_a_header_that_is_null_or_has_no_key(headers, found):
     with pytest.raises(ValueError, match=found):
         encode(rows, PRODUCER, SEQUENCE, NOW_MS)
     with pytest.raises(ValueError, match=found):
-        list(cut(rows))
+        list(cut(rows, largest=1))
 
 
 def test_refuses_a_codec_that_kafka_does_not_know():

@@ -8,6 +8,7 @@ import pyarrow
 import pytest
 
 from exactly_once_kafka.executors.record_batch import cut, encode
+from exactly_once_kafka.executors.records import encode_records, most_bytes, most_bytes_of_all
 from tests.sink.random_rows import NOW_MS, OF_LAST, PRODUCER, TAGS, Row, arrow, random_rows, read, tagged
 
 
@@ -22,6 +23,15 @@ def test_pieces_are_within_the_bound_and_nothing_is_lost(seed):
     for piece, batch in zip(pieces, batches, strict=True):
         assert read(batch) == tagged(list(itertools.islice(expected, piece.num_rows)), TAGS, OF_LAST)
     assert next(expected, None) is None
+
+
+@pytest.mark.parametrize("tags", [[], [*TAGS, *OF_LAST]])
+@pytest.mark.parametrize("headers", [[], [("", None)] * 100, [("x" * 64, b"")] * 50])
+def test_no_records_are_larger_than_is_said_before(tags, headers):
+    rows = arrow([Row(None, None, headers), Row(b"", b"k" * 64, headers), Row(b"v" * 8192, b"", headers)] * 5)
+    for start in range(15):
+        some = rows.slice(start)
+        assert len(encode_records(some, tags)) <= most_bytes(some, tags).sum() <= most_bytes_of_all(some, tags)
 
 
 def test_pieces_of_a_slice():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import uuid
 
@@ -71,6 +72,16 @@ def test_rows_above_the_memory_bound_go_through_a_file_and_none_is_missing(spark
 def test_query_that_fails_says_why_and_leaves_no_thread(spark):
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         list(ArrowRows(spark.range(10).selectExpr("1 / (id - 5) AS value")))
+    assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
+
+
+def test_rows_that_are_cut_off_are_not_taken_for_all(spark):
+    rows = ArrowRows(spark.range(4_000_000, numPartitions=4))
+    batches = iter(rows)
+    next(batches)
+    rows._connection.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(Exception, match=r".+"):
+        list(batches)
     assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
 
 

@@ -1,0 +1,31 @@
+"""The plan of a batch is the same, whether the file that it is in is read or Spark is asked for it."""
+
+from __future__ import annotations
+
+from exactly_once_kafka.query import RunningQuery
+
+
+def test_plans_from_the_file_and_from_the_log_are_alike(copy, tmp_path):
+    copy.checkpoint = tmp_path / "50 %41 größer"
+    plans = []
+
+    def look(rows, batch_id):
+        query = RunningQuery(rows)
+        plans.append((query._from_file(batch_id), query._from_log(batch_id)))
+
+    copy(look)
+    assert len(plans) == 3
+    for from_file, from_log in plans:
+        assert from_file == from_log
+
+
+def test_plan_of_a_checkpoint_elsewhere_is_asked_of_spark(copy):
+    plans = []
+
+    def look(rows, batch_id):
+        here, elsewhere, gone = RunningQuery(rows), RunningQuery(rows), RunningQuery(rows)
+        elsewhere._files, gone._files = None, copy.checkpoint / "another place"
+        plans.append({query.plan(batch_id) for query in (here, elsewhere, gone)})
+
+    copy(look)
+    assert [len(each) for each in plans] == [1, 1, 1]
