@@ -59,7 +59,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         alone = parameters.get("notebook") or parameters.get("change")  # a lesson brings a bench of its own
-        item.add_marker(pytest.mark.xdist_group(str(alone or item.path)))
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(alone or item.location[0])))
         if needs_bench(item):
             item.add_marker(pytest.mark.bench)
 

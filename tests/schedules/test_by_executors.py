@@ -16,6 +16,7 @@ from labs.schedules.model.state import NEVER, Driver, Marker, Request, State
 from labs.schedules.schedule import Schedule
 from tests.schedules.test_model import explored, reachable
 
+pytestmark = pytest.mark.xdist_group("model")
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 STATES = {  # how many at most, of each stage
     "the sink by executors": 175_000,

@@ -76,6 +76,8 @@ EARLY_SPARES = {
     ("read marker", "fence"): ("usurped", 5, 4),
 }
 
+pytestmark = pytest.mark.xdist_group("model")  # with who else asks what was `explored`
+
 
 @functools.cache
 def explored(name: str) -> Explored:
