@@ -34,8 +34,8 @@ $(READY): $(LOCK) pyproject.toml
 demo: $(READY)   ## run the pipeline, crash it, audit it, plot it
 	$(BIN)/python -m labs demo
 
-check: lint types  ## between two edits, two minutes: style, types, and the tests that start nothing
-	$(PYTEST) -q $(SHARED) -m "not bench"
+check: lint types  ## between two edits, one minute: style, types, and the tests that start nothing and try no models
+	$(PYTEST) -q $(SHARED) -m "not bench and not exhaustive"
 
 test: lint types tests  ## all of it: style, types, unit and end-to-end tests, and every notebook
 

@@ -1,6 +1,7 @@
-"""Which tests need the bench: Kafka, Spark, PostgreSQL or any process of their own. `-m "not bench"` leaves them out.
+"""Which tests take long: what needs the bench, Kafka, Spark or any process of its own; and what tries every order.
 
-Found from what a test's code names, and the fixtures and helpers of its module that it uses; so nobody has to mark one.
+Both are marked, and `make check` leaves them out. Found from what a test's code names, and the fixtures and helpers of
+its module that it uses; so nobody has to mark one.
 """
 
 from __future__ import annotations
@@ -16,22 +17,35 @@ STARTERS = {
 }
 
 
+# Those of the model that go through all of its states, and building the site, which is made of all pages.
+EXHAUSTIVE = {"explore", "explored", "reachable", "build"}
+
+
 def needs_bench(item) -> bool:
     """Tell whether a collected test starts anything, or uses what another has started."""
-    if FIXTURES & set(item.fixturenames):
-        return True
+    return bool(FIXTURES & set(item.fixturenames)) or _calls(item, STARTERS)
+
+
+def is_exhaustive(item) -> bool:
+    """Tell whether a collected test goes through all there is."""
+    return _calls(item, EXHAUSTIVE)
+
+
+def _calls(item, wanted: set[str]) -> bool:
     fixtures = [defs[-1].func for defs in item._fixtureinfo.name2fixturedefs.values()]
     own = [fixture for fixture in fixtures if fixture.__module__ == item.module.__name__]
-    return any(_starts(function, item.module, set()) for function in (item.function, *own))
+    return any(reaches(function, wanted, item.module, set()) for function in (item.function, *own))
 
 
-def _starts(function: FunctionType, module: ModuleType, seen: set[str]) -> bool:
+def reaches(function: FunctionType, wanted: set[str], module: ModuleType, seen: set[str]) -> bool:
     names = _names(inspect.unwrap(function).__code__)
-    if names & STARTERS:
+    if names & wanted:
         return True
     helpers = {name: getattr(module, name, None) for name in names - seen}
     seen |= names
-    return any(isinstance(helper, FunctionType) and _starts(helper, module, seen) for helper in helpers.values())
+    return any(
+        isinstance(helper, FunctionType) and reaches(helper, wanted, module, seen) for helper in helpers.values()
+    )
 
 
 def _names(code: CodeType) -> set[str]:

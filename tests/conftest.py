@@ -19,7 +19,7 @@ from labs.equipment.topics import create_topic
 from labs.evidence.auditor.expected import count_by_window
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay
-from tests.bench import needs_bench
+from tests.bench import is_exhaustive, needs_bench
 from tests.browser import _one_browser, browser, jupyterlab  # noqa: F401  fixtures
 
 # One window's worth of records; batches 3 to 12 emit a window of 8 results each.
@@ -63,6 +63,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(str(alone or item.location[0])))
         if needs_bench(item):
             item.add_marker(pytest.mark.bench)
+        if is_exhaustive(item):
+            item.add_marker(pytest.mark.exhaustive)
 
 
 @pytest.fixture(scope="session")
