@@ -1,7 +1,7 @@
 """The records of a few rows, made one by one: the same bytes that records.py makes, which for so few takes longer.
 
-Arrow makes many records in the time that one takes, some half a millisecond where the processor has other things in its
-caches; that is what a hundred rows and their marker would wait for in each small batch.
+Arrow takes as long for one record as for hundreds: half a millisecond, where the processor has other things in its
+caches. A small batch would wait for that twice, for its rows and for its marker.
 """
 
 from __future__ import annotations
