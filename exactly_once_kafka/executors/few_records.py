@@ -13,17 +13,24 @@ from typing import cast
 
 import pyarrow
 
+Tags = Sequence[tuple[str, bytes | None]]  # headers that every record has behind its own
+
 FEW = 300  # rows; beyond that Arrow is faster
 
 
-def encode_few(rows: pyarrow.RecordBatch, tags: Sequence[tuple[str, bytes | None]], first: int) -> bytes:
+def encode_few(rows: pyarrow.RecordBatch, tags: Tags, first: int) -> bytes:
     """Return rows without headers of their own as records; the offset delta of the first one is `first`."""
-    headers = varint(len(tags)) + b"".join(with_length(of) for name, value in tags for of in (name.encode(), value))
+    headers = varint(len(tags)) + encode_tags(tags)
     encoded = list[bytes]()
     for offset_delta, key, value in zip(itertools.count(first), _column(rows, "key"), _column(rows, "value")):
         record = b"".join((b"\0\0", varint(offset_delta), with_length(key), with_length(value), headers))
         encoded += varint(len(record)), record
     return b"".join(encoded)
+
+
+def encode_tags(tags: Tags) -> bytes:
+    """Return the headers, without their number."""
+    return b"".join(with_length(of) for name, value in tags for of in (name.encode(), value))
 
 
 @functools.lru_cache(1 << 14)

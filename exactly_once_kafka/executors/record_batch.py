@@ -34,7 +34,8 @@ import numpy as np
 import pyarrow
 
 from exactly_once_kafka.executors.compression import CODECS, compress
-from exactly_once_kafka.executors.records import Tags, encode_records, most_bytes, most_bytes_of_all
+from exactly_once_kafka.executors.few_records import Tags
+from exactly_once_kafka.executors.records import encode_records, most_bytes, most_bytes_of_all
 
 BEFORE_LENGTH, BEFORE_CRC, CRC, AFTER_CRC = (struct.Struct(f">{fields}") for fields in ("qi", "ib", "I", "hiqqqhii"))
 OVERHEAD = sum(part.size for part in (BEFORE_LENGTH, BEFORE_CRC, CRC, AFTER_CRC))  # bytes of a batch beside its records
@@ -99,7 +100,8 @@ def cut(
     `tags` are all that a record may get, those of the last one too. A row too large for the bound is a piece of its
     own: whether it is too large for Kafka is for the broker to say.
     """
-    if 0 < rows.num_rows <= most_records and most_bytes_of_all(rows, tags) <= largest - OVERHEAD:
+    plain = "headers" not in rows.schema.names
+    if plain and 0 < rows.num_rows <= most_records and most_bytes_of_all(rows, tags) <= largest - OVERHEAD:
         yield rows
         return
     ends = np.cumsum(most_bytes(rows, tags))

@@ -21,7 +21,6 @@ value>>). Others are ignored, and one that is absent is null in every row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +28,8 @@ import pyarrow
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from exactly_once_kafka.executors.few_records import FEW, encode_few, varint, with_length
+from exactly_once_kafka.executors.few_records import FEW, Tags, encode_few, encode_tags, varint
 
-Tags = Sequence[tuple[str, bytes | None]]  # headers that every record has behind its own
 Field = Any  # a binary Arrow array with one element a record, or a scalar that all of them share
 Integers = NDArray[np.int64]
 
@@ -76,9 +74,8 @@ def most_bytes(rows: pyarrow.RecordBatch, tags: Tags = ()) -> Integers:
 
 
 def most_bytes_of_all(rows: pyarrow.RecordBatch, tags: Tags = ()) -> int:
-    """Return a number of bytes that the rows do not exceed as records; it is soon found, and rather too large."""
-    # Arrow spends eight bytes or more on a header's offsets, and Kafka at most twice five on its lengths.
-    return int(2 * rows.nbytes + rows.num_rows * _most_bytes_around(tags))
+    """Return a number of bytes, soon found, that rows without headers of their own do not exceed as records."""
+    return int(rows.nbytes + rows.num_rows * _most_bytes_around(tags))
 
 
 def _most_bytes_around(tags: Tags) -> int:
@@ -124,7 +121,7 @@ class _Headers(NamedTuple):
 
 
 def _header_fields(column: pyarrow.Array | None, tags: Tags) -> list[Field]:
-    encoded_tags = b"".join(with_length(of) for name, value in tags for of in (name.encode(), value))
+    encoded_tags = encode_tags(tags)
     if column is None:
         return [pyarrow.scalar(varint(len(tags)) + encoded_tags, BINARY)]
     headers = _Headers.of(column)

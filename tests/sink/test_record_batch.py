@@ -156,7 +156,7 @@ def test_refuses_a_header_that_is_null_or_has_no_key(headers, found):
     with pytest.raises(ValueError, match=found):
         encode(rows, PRODUCER, SEQUENCE, NOW_MS)
     with pytest.raises(ValueError, match=found):
-        list(cut(rows, largest=1))
+        list(cut(rows))
 
 
 def test_refuses_a_codec_that_kafka_does_not_know():
