@@ -13,6 +13,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from exactly_once_kafka.arrow_rows import ArrowRows
+from exactly_once_kafka.errors import BatchFailed
 
 Tags = Sequence[tuple[str, str]]
 Headers = list[tuple[str, Any]]
@@ -77,22 +78,32 @@ class KafkaBatches:
 
     def __init__(self, rows: DataFrame, topic: str | None):
         self.rows, self.topic = rows, topic
-        self._computed: ArrowRows | None = None
+        self._computed: ArrowRows | list[pyarrow.RecordBatch] | None = None
 
-    def begin(self) -> ArrowRows:
-        """Have Spark compute the rows, unless it does already: there may be something to do meanwhile."""
-        if self._computed is None:
-            columns, rows = _columns(self.rows, self.topic), self.rows
-            if "headers" in columns:
-                rows = as_bytes(rows, self.topic)
-            elif len(columns) < len(rows.columns):
-                rows = rows.select(*columns)
-            self._computed = ArrowRows(rows)
-        return self._computed
+    def begin(self) -> None:
+        """Have Spark compute the rows, unless it has begun: there may be something to do meanwhile."""
+        if not self.begun:
+            self._computed = ArrowRows(self._needed())
+
+    def begin_if_few(self, most: int) -> None:
+        """Have Spark compute the rows if there are at most so many; it looks for one more, and no further."""
+        try:
+            computed = list(ArrowRows(self._needed().limit(most + 1)))
+        except BatchFailed:
+            return  # few, but too large for the driver
+        if sum(batch.num_rows for batch in computed) <= most:
+            self._computed = computed
+
+    def _needed(self) -> DataFrame:
+        columns, rows = _columns(self.rows, self.topic), self.rows
+        if "headers" in columns:
+            return as_bytes(rows, self.topic)
+        return rows.select(*columns) if len(columns) < len(rows.columns) else rows
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
-        with contextlib.closing(self.begin()) as computed:
-            for batch in computed:
+        self.begin()
+        with contextlib.closing(self):
+            for batch in self._computed or ():
                 if any(type in BYTES_OF for type in batch.schema.types):
                     arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
                     batch = pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)
@@ -100,12 +111,12 @@ class KafkaBatches:
 
     @property
     def begun(self) -> bool:
-        """Tell whether Spark computes them."""
+        """Tell whether Spark computes them for the driver, or has done so."""
         return self._computed is not None
 
     def close(self) -> None:
         """Have Spark stop, if it has begun."""
-        if self._computed is not None:
+        if isinstance(self._computed, ArrowRows):
             self._computed.close()
 
 

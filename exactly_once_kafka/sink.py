@@ -67,9 +67,10 @@ class ExactlyOnceKafkaSink(BatchSink):
     `marker_topic` holds the marker, by default in a topic of the sink's own, NAME-marker. The sink creates it, and
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
 
-    `writers` says who writes the rows: the "driver", through which all pass then; or the "executors", each its own, in
-    one transaction. That takes Kafka 4.0 or later, and Spark without speculation; otherwise the driver writes. It also
-    writes a batch if the last ones had at most `driver_rows`, which is faster then.
+    `writers` says who writes the rows: the "executors", each its own, in one transaction; or the "driver", through
+    which all pass then. Executors need Kafka 4.0 or later, this library in their Python, and Spark without speculation;
+    otherwise the driver writes all the same, and a warning is logged. It also writes what is likely to be small, for
+    that is faster: a batch if the last ones had at most `driver_rows`, the first one of a run up to 1,000.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
@@ -93,7 +94,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         bootstrap_servers: str,
         marker_topic: str | None = None,
         batch_headers: bool = True,
-        writers: str = "driver",
+        writers: str = "executors",
         driver_rows: int = 20_000,
         points: Points = pass_by,
         **options: Any,
@@ -200,16 +201,23 @@ class ExactlyOnceKafkaSink(BatchSink):
             why = "this Kafka has no transaction.version 2"
         else:
             return
+        self._let_driver_write(why)
+
+    def _let_driver_write(self, why: str) -> None:
         LOGGER.warning("sink %r: the driver writes, since %s", self.name, why)
         self._coordinator, self.writers = None, "driver"
 
-    def _coordinator_of_executors(self) -> Coordinator:
+    def _coordinator_of_executors(self) -> Coordinator | None:
         # Imported here, because who lets the driver write need not wait for it.
         from exactly_once_kafka.executors.connection import for_executors
         from exactly_once_kafka.executors.coordinator import Coordinator
         from exactly_once_kafka.executors.encoding import encoding_of
 
-        encoding, connection = encoding_of(self._settings), for_executors(self._settings)
+        try:
+            encoding, connection = encoding_of(self._settings), for_executors(self._settings)
+        except ValueError as error:
+            self._let_driver_write(str(error))
+            return None
         return Coordinator(self.name, connection, encoding, self._store.topic.name, int(self._timeout * 1000))
 
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark import cloudpickle
+
 from exactly_once_kafka.executors.token_provider import TokenProvider
 
 NAMES = {
@@ -35,10 +37,18 @@ def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
     if connection.get("sasl_mechanism") == "OAUTHBEARER":
         if "oauth_cb" not in settings:
             raise ValueError("executors log in by OAUTHBEARER only with oauth_cb, or as a client with a secret (oidc)")
-        config = settings.get("sasl.oauthbearer.config", "")
-        connection["sasl_oauth_token_provider"] = TokenProvider(settings["oauth_cb"], config)
+        connection["sasl_oauth_token_provider"] = _provider(settings)
     if "security_protocol" in connection:
         connection["security_protocol"] = connection["security_protocol"].upper()
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
         connection["ssl_check_hostname"] = False
     return connection
+
+
+def _provider(settings: dict[str, Any]) -> TokenProvider:
+    provider = TokenProvider(settings["oauth_cb"], settings.get("sasl.oauthbearer.config", ""))
+    try:
+        cloudpickle.dumps(provider)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ValueError(f"oauth_cb cannot be taken along to executors: {error}") from error
+    return provider

@@ -2,7 +2,7 @@
 
 The driver gets a producer id and an epoch, and lends both to the tasks; no client library can adopt them, so the record
 batches are made here. A batch that is likely to be small the driver writes itself, in the same way: to hand rows to
-Python on the executors takes longer than to write them.
+Python on the executors takes longer than to write them. It also writes what they cannot, for want of this library.
 
 Guarantee: the driver marks and commits only when each task ran once, wrote to partitions that no other task wrote to,
 and has had every one of its rows acknowledged. Where it stops: Kafka 4.0 and later, with transaction version 2.
@@ -13,10 +13,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import cast
 
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
@@ -29,9 +31,16 @@ from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import Report, counted
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, as_bytes
+from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import TOO_OLD
 from exactly_once_kafka.transaction import Transaction
+
+# The driver writes a run's first batch if it has at most so many rows. Nobody knows how many there will be, so Spark
+# looks for one more; if there is one, it computes the batch anew for the executors.
+FIRST_FEW = 1000
+
+LACKING = re.compile(r"(ModuleNotFound|Import)Error: .*")
 
 # Seconds for which a task keeps its core though Kafka acknowledges nothing. Then the driver waits, which needs none.
 KEEPS_CORE = 10
@@ -56,42 +65,53 @@ class LentEpoch:
     @property
     def few_rows(self) -> bool:
         """Tell whether the next batch is likely to be small, so that the driver writes it."""
-        return self._last is not None and self.promising and self._last.expected <= self._few
+        return self._last is not None and self.promising and self._last.next_is_for_driver(self._few)
 
     def take(self, patience: Patience) -> SharedTransaction:
         """Return the next transaction. Raises KafkaException, TimeoutError, QueryStopped."""
         last = self._last if self.promising else None
         producer = last.following if last and last.following else self._coordinator.fence(patience.anew())
-        return SharedTransaction(self._coordinator, producer, last)
+        return SharedTransaction(self._coordinator, producer, last, 0 if last else min(self._few, FIRST_FEW))
 
 
 class SharedTransaction(Transaction):
     """A transaction under `producer`; after its end, `following` is the epoch of the next one.
 
-    `known` is the marker that the `last` one committed, whose end gave this epoch.
+    `known` is the marker that the `last` one committed, whose end gave this epoch. `few`: up to so many rows of a batch
+    that was not begun are tried by the driver.
     """
 
-    def __init__(self, coordinator: Coordinator, producer: ProducerId, last: SharedTransaction | None = None):
-        self._coordinator, self._producer = coordinator, producer
+    def __init__(
+        self, coordinator: Coordinator, producer: ProducerId, last: SharedTransaction | None = None, few: int = 0
+    ):
+        self._coordinator, self._producer, self._few = coordinator, producer, few
         self.known = last.marker if last else None
-        self.expected: int = last.expected if last else 0  # rows of the next batch, as far as can be told
+        self._expected: int = last._expected if last else 0  # rows of the next batch, as far as can be told
+        self._executors_can: bool = last._executors_can if last else True
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
         self._encoded: Piece | None = None  # the marker, once it is encoded
         self._marking: PartitionWriter | None = None  # once it is on its way
         self._written: dict[tuple[str, int], int] = {}  # topic, partition -> rows
 
+    def next_is_for_driver(self, few: int) -> bool:
+        """Tell whether the next batch is likely to have at most so many rows, or executors cannot write it."""
+        return self._expected <= few or not self._executors_can
+
     def begin(self, marker: Marker) -> None:
         """Do no more than remember the marker: the first record of a partition begins it."""
         self.marker = marker
 
     def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
-        task = self._task(rows, tags, patience)
+        if self._few and not rows.begun:
+            rows.begin_if_few(self._few)
         # What Spark computes for the driver already, the executors must not compute as well.
-        reports = [self._by_driver(task, rows, patience)] if rows.begun else self._by_executors(task, rows, patience)
+        reports = None if rows.begun else self._by_executors(rows, tags, patience)
+        if reports is None:
+            reports = [self._by_driver(rows, tags, patience)]
         count = counted(reports)
         self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
-        self.expected = max(count, self.expected // 2)  # a large one now and then is enough for the executors to write
+        self._expected = max(count, self._expected // 2)  # a large one now and then is enough to stay with executors
         if count:
             middle()
         return count
@@ -128,7 +148,9 @@ class SharedTransaction(Transaction):
             partitions=partitions,
         )
 
-    def _by_driver(self, task: WriteTask, rows: KafkaBatches, patience: Patience) -> Report:
+    def _by_driver(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> Report:
+        rows.begin()
+        task = self._task(rows, tags, patience)
         with contextlib.closing(rows):
             self._encode_ahead(task.topic)
             together = self._marking_with(gathered(iter(rows)), patience)
@@ -146,17 +168,34 @@ class SharedTransaction(Transaction):
                 self._marking = self._coordinator.marking(self._encoded, patience)
             yield batch
 
-    def _by_executors(self, task: WriteTask, rows: KafkaBatches, patience: Patience) -> list[Report]:
-        """Have the executors write. Where Kafka is silent, wait until it has aborted, and have them write again.
+    def _by_executors(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> list[Report] | None:
+        """Have the executors write; return None if their Python lacks what it takes, and nothing is written then.
 
-        The abort gives the next epoch. Nobody can have moved the marker since and left that one valid.
+        Where Kafka is silent, wait until it has aborted, and have them write again.
         """
-        reports, silence = _written(task, rows.rows), patience.anew()
-        while any(report.timed_out for report in reports) and silence.lasts():
-            self._producer = self._coordinator.end(task.producer, False, patience.anew())
-            task = dataclasses.replace(task, producer=self._producer)
-            reports = _written(task, rows.rows)
-        return reports
+        task = self._task(rows, tags, patience)
+        try:
+            reports, silence = _written(task, rows.rows), patience.anew()
+            while any(report.timed_out for report in reports) and silence.lasts():
+                task = self._anew(task, patience)
+                reports = _written(task, rows.rows)
+            return reports
+        except PythonException as error:
+            lacking = LACKING.search(str(error))
+            if not lacking:
+                raise
+            LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self._coordinator.name, lacking[0])
+        self._executors_can = False
+        self._anew(task, patience)  # some may have written
+        return None
+
+    def _anew(self, task: WriteTask, patience: Patience) -> WriteTask:
+        """Abort what the tasks wrote, and return what they may do under the epoch that the abort gives.
+
+        Nobody can have moved the marker since and left that one valid.
+        """
+        self._producer = self._coordinator.end(task.producer, False, patience.anew())
+        return dataclasses.replace(task, producer=self._producer)
 
 
 def _written(task: WriteTask, rows: DataFrame) -> list[Report]:

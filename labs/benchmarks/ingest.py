@@ -66,7 +66,7 @@ def _peak_megabytes() -> float:
 def _count(spark, servers: str, topic: str) -> float:
     """Count one topic exactly once and return how many seconds the query took."""
     results = create_topic(servers, f"results_{uuid.uuid4().hex[:8]}", 1)
-    sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=servers)
+    sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=servers, writers="driver")
     records = read_source(spark, servers, topic, minPartitions="2")
     started = time.perf_counter()
     start_query(count_ips(records), sink, tempfile.mkdtemp()).awaitTermination()

@@ -42,7 +42,7 @@ CLIENTS = 200
 WARM_UP = 15  # windows that do not count
 SINKS = {
     "exactly once": lambda topic, servers, **options: ExactlyOnceKafkaSink(
-        topic, topic, bootstrap_servers=servers, **options
+        topic, topic, bootstrap_servers=servers, writers="driver", **options
     ),
     "exactly once, by executors": lambda topic, servers, **options: ExactlyOnceKafkaSink(
         topic, topic, bootstrap_servers=servers, writers="executors", **options

@@ -56,7 +56,7 @@ def measure(rounds: int = 5) -> Iterator[tuple[str, float, str]]:
 
 def _in_session(spark: SparkSession, servers: str, source: str) -> float:
     topic, points = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1), FaultPoints()
-    sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, points=points)
+    sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="driver", points=points)
     with tempfile.TemporaryDirectory() as checkpoint:
 
         def start() -> StreamingQuery:

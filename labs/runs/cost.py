@@ -119,7 +119,7 @@ class _Run:
 
 def _sink(name: str, topic: str, servers: str, points: Clock) -> Sink:
     if name == OURS:
-        return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, points=points)
+        return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="driver", points=points)
     if name == WITHOUT:
         return WithoutTransaction(topic, servers, points)
     return sparks_own_sink(topic, servers)

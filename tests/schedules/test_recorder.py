@@ -279,6 +279,7 @@ class Copying:
             self._lane.name,
             self._lane.topic,
             bootstrap_servers=self._lane.servers,
+            writers="driver",
             points=points,
             client_id=f"{D1} of {self._lane.name}",
         )

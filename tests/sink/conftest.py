@@ -22,11 +22,12 @@ def points():
 
 @pytest.fixture
 def sink_for(broker, topic, points):
-    """Make a sink of the given class for a topic (default: a fresh one) and of the topic's name."""
+    """Make a sink of the given class for a topic (default: a fresh one) and of the topic's name; the driver writes."""
 
     def sink_for(kind=ExactlyOnceKafkaSink, to=None, **options):
         to = to or topic()
-        return kind(f"sink-of-{to}", to, bootstrap_servers=broker.bootstrap_servers, points=points, **options)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "writers": "driver", "points": points} | options
+        return kind(f"sink-of-{to}", to, **options)
 
     return sink_for
 

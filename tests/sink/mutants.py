@@ -140,9 +140,12 @@ class ForgetsSilence(WriteTask):
 
 
 class WritesAgainAtOnce(shared_transaction.SharedTransaction):
-    def _by_executors(self, task, rows, patience):
+    def _task(self, *given):
+        return ForgetsSilence(**vars(super()._task(*given)))
+
+    def _by_executors(self, *given):
         with patch.object(self._coordinator, "end", lambda producer, *_: producer):
-            return super()._by_executors(ForgetsSilence(**vars(task)), rows, patience)
+            return super()._by_executors(*given)
 
 
 class SilenceNotAborted(Replaced):

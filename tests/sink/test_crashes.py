@@ -85,7 +85,8 @@ def test_row_that_kafka_does_not_accept_fails_the_whole_batch(spark, publish_row
     assert read_committed(broker.bootstrap_servers, sink.topic) == []
 
 
-def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, publish_rows, broker, topic):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, publish_rows, broker, topic, writers):
     one, two = topic(partitions=3), topic()
     row = "key string, value binary, partition int, topic string, headers array<struct<key: string, value: binary>>"
     rows = spark.createDataFrame(
@@ -96,9 +97,8 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
         ],
         row,
     )
-    publish_rows(
-        ExactlyOnceKafkaSink(f"to-{one}", bootstrap_servers=broker.bootstrap_servers, batch_headers=False), rows
-    )
+    options = {"bootstrap_servers": broker.bootstrap_servers, "writers": writers, "batch_headers": False}
+    publish_rows(ExactlyOnceKafkaSink(f"to-{one}", **options), rows)
     found = {
         (m.topic(), m.partition(), m.key(), m.value(), tuple(m.headers() or ()))
         for t in (one, two)
@@ -111,8 +111,9 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
     }
 
 
-def test_every_record_says_its_batch_and_the_last_how_many_there_are(spark, publish_rows, broker, sink_for):
-    sink = sink_for()
+@pytest.mark.parametrize("writers", WRITERS)
+def test_every_record_says_its_batch_and_the_last_how_many_there_are(spark, publish_rows, broker, sink_for, writers):
+    sink = sink_for(writers=writers)
     publish_rows(sink, spark.range(100).selectExpr("string(id) as value"))
     headers = [dict(m.headers()) for m in read_committed(broker.bootstrap_servers, sink.topic)]
     assert {h["batch_id"] for h in headers} == {b"0"}
@@ -120,10 +121,12 @@ def test_every_record_says_its_batch_and_the_last_how_many_there_are(spark, publ
     assert [h["batch_rows"] for h in headers if "batch_rows" in h] == [b"100"]
 
 
-def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_rows, broker, topic):
+@pytest.mark.parametrize("writers", WRITERS)
+def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_rows, broker, topic, writers):
     ours, sparks = topic(partitions=5), topic(partitions=5)
     rows = spark.range(200).selectExpr("string(id) as key", "string(id) as value")
-    publish_rows(ExactlyOnceKafkaSink(f"p-{ours}", ours, bootstrap_servers=broker.bootstrap_servers), rows)
+    options = {"bootstrap_servers": broker.bootstrap_servers, "writers": writers}
+    publish_rows(ExactlyOnceKafkaSink(f"p-{ours}", ours, **options), rows)
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": sparks}
     rows.write.format("kafka").options(**options).save()
     placed = [{m.key(): m.partition() for m in read_committed(broker.bootstrap_servers, t)} for t in (ours, sparks)]

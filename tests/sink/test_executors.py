@@ -30,6 +30,7 @@ from tests.sink.mutants import NoMarker
 
 ROWS, BATCHES = 200, 5
 HEADERS = "array<struct<key: string, value: binary>>"
+BY_EXECUTORS = {"writers": "executors", "driver_rows": 0}
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -49,8 +50,8 @@ class Copy:
         self.points = FaultPoints()
 
     def sink(self, kind=ExactlyOnceKafkaSink, **options):
-        ours = {"writers": "executors", "driver_rows": self._driver_rows, "points": self.points}
-        options = ours | {"bootstrap_servers": self.servers} | options
+        ours = {"driver_rows": self._driver_rows, "points": self.points, "bootstrap_servers": self.servers}
+        options = ours | options
         return kind(self.topic, self.topic, **options)
 
     def once(self, sink):
@@ -126,7 +127,7 @@ def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_i
 
     with pytest.raises(StreamingQueryException, match="refuses batch 4"):
         small.once(leaving_one_out)
-    assert len(set(map(id, begun))) == 3  # batches 1, 2 and 4; batch 0 was the executors'
+    assert len(set(map(id, begun))) == 4  # batches 0, 1, 2 and 4
     assert small.published() == ALL[: 3 * ROWS]
     assert not [thread for thread in threading.enumerate() if thread.name == "rows-from-spark"]
 
@@ -209,7 +210,7 @@ def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, 
     by_driver, real = [], SharedTransaction._by_driver
     monkeypatch.setattr(SharedTransaction, "_by_driver", lambda *given: by_driver.append(1) or real(*given))
     small.run()
-    assert len(by_driver) >= BATCHES - 1  # of the first one nobody knows how large it will be
+    assert len(by_driver) >= BATCHES  # the first one too, of which nobody knew how large it would be
     by_driver.clear()
     to_four.run(driver_rows=ROWS // 8)
     assert not by_driver
@@ -227,8 +228,7 @@ def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
     monkeypatch.setattr(Cluster, "send", noting)
     small.run()
     assert small.published() == ALL
-    assert sizes[0] == 1  # the marker of the first batch, which the executors wrote
-    assert sizes.count(4 + 1) == BATCHES - 1
+    assert sizes.count(4 + 1) == BATCHES
 
 
 def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):
@@ -251,7 +251,7 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
         ],
         f"key string, value binary, partition int, topic string, headers {HEADERS}",
     )
-    sink = ExactlyOnceKafkaSink(f"to-{one}", bootstrap_servers=servers, batch_headers=False, writers="executors")
+    sink = ExactlyOnceKafkaSink(f"to-{one}", bootstrap_servers=servers, batch_headers=False, **BY_EXECUTORS)
     publish_rows(sink, rows)
     found = {
         (m.topic(), m.partition(), m.key(), m.value(), tuple(m.headers() or ()))
@@ -270,7 +270,7 @@ def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_row
     servers = kafka[0].bootstrap_servers
     ours, sparks = (create_topic(servers, f"p-{uuid.uuid4().hex[:8]}", 5) for _ in range(2))
     rows = spark.range(5000, numPartitions=3).selectExpr("string(id) as key", "string(id) as value")
-    publish_rows(ExactlyOnceKafkaSink(ours, ours, bootstrap_servers=servers, writers="executors"), rows)
+    publish_rows(ExactlyOnceKafkaSink(ours, ours, bootstrap_servers=servers, **BY_EXECUTORS), rows)
     rows.write.format("kafka").options(**{"kafka.bootstrap.servers": servers, "topic": sparks}).save()
     placed = [{m.key(): m.partition() for m in read_committed(servers, t)} for t in (ours, sparks)]
     assert len(placed[0]) == 5000
@@ -281,7 +281,7 @@ def test_rows_without_keys_are_spread_over_the_partitions(spark, publish_rows, k
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"s-{uuid.uuid4().hex[:8]}", 3)
     rows = spark.range(3000, numPartitions=6).selectExpr("string(id) as value")
-    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors"), rows)
+    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **BY_EXECUTORS), rows)
     found = read_committed(servers, topic)
     assert sorted(int(m.value()) for m in found) == list(range(3000))
     assert {m.partition() for m in found} == {0, 1, 2}
@@ -291,7 +291,7 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"h-{uuid.uuid4().hex[:8]}", 3)
     rows = spark.range(100, numPartitions=3).selectExpr("string(id) as key", "string(id) as value")
-    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors"), rows)
+    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **BY_EXECUTORS), rows)
     headers = [dict(m.headers()) for m in read_committed(servers, topic)]
     assert {h["batch_id"] for h in headers} == {b"0"}
     totals = {h["attempt"]: int(h["batch_rows"]) for h in headers if "batch_rows" in h}
@@ -313,7 +313,7 @@ def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, pub
     servers = kafka[0].bootstrap_servers
     name = f"refused-{uuid.uuid4().hex[:8]}"
     create_topic(servers, "large", 1)
-    sink = ExactlyOnceKafkaSink(name, bootstrap_servers=servers, writers="executors", transaction_timeout_ms=5000)
+    sink = ExactlyOnceKafkaSink(name, bootstrap_servers=servers, transaction_timeout_ms=5000, **BY_EXECUTORS)
     with pytest.raises(StreamingQueryException, match=complaint):
         publish_rows(sink, spark.range(3, numPartitions=2).selectExpr(*columns))
     assert not read_committed(servers, "large")
@@ -324,7 +324,7 @@ def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
     options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 5000}
     with pytest.raises(StreamingQueryException, match="no such topic or partition"):
         publish_rows(
-            ExactlyOnceKafkaSink(name, name, writers="executors", **options), spark.range(3).selectExpr("'v' AS value")
+            ExactlyOnceKafkaSink(name, name, **BY_EXECUTORS, **options), spark.range(3).selectExpr("'v' AS value")
         )
 
 
@@ -344,12 +344,26 @@ def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to
     assert "transaction.version" in caplog.text
 
 
+def with_a_lock():
+    """Return a function for tokens that cannot be pickled."""
+    lock = threading.Lock()
+    return lambda _: ("token", 2e9) if lock else None
+
+
 @pytest.mark.parametrize(
-    "option", [{"sasl_mechanism": "OAUTHBEARER"}, {"sasl_mechanism": "GSSAPI"}, {"partitioner": "consistent"}]
+    "option",
+    [
+        {"sasl_mechanism": "OAUTHBEARER"},
+        {"sasl_mechanism": "GSSAPI"},
+        {"sasl_mechanism": "OAUTHBEARER", "security_protocol": "SASL_PLAINTEXT", "oauth_cb": with_a_lock()},
+        {"partitioner": "consistent"},
+    ],
+    ids=["token of nobody", "Kerberos", "token of a function that stays here", "partitioner"],
 )
-def test_option_that_executors_cannot_follow_is_refused_at_once(to_four, option):
-    with pytest.raises(ValueError, match="executors"):
-        to_four.sink(**option)
+def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to_four, option, caplog):
+    assert to_four.sink(**option).writers == "driver"
+    assert "the driver writes, since" in caplog.text
+    assert "executors" in caplog.text
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd", "gzip", "snappy"])
@@ -357,7 +371,7 @@ def test_rows_are_compressed_and_no_batch_is_larger_than_the_topic_takes(spark, 
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"c-{uuid.uuid4().hex[:8]}", 2, max_message_bytes="20000")
     rows = spark.range(5000, numPartitions=2).selectExpr("sha2(string(id), 512) as key", "string(id) as value")
-    options = {"message_max_bytes": 20_000, "compression_type": codec, "writers": "executors"}
+    options = {"message_max_bytes": 20_000, "compression_type": codec} | BY_EXECUTORS
     publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **options), rows)
     found = read_committed(servers, topic)
     assert sorted(int(m.value()) for m in found) == list(range(5000))

@@ -54,14 +54,18 @@ def kafka():
 
 @pytest.fixture
 def run(spark, kafka, request):
-    """Run the query through what strikes it, with a new sink at each restart; audit it, watched all along."""
+    """Run the query through what strikes it, with a new sink at each restart; audit it, watched all along.
+
+    The driver writes unless `writers` says otherwise.
+    """
     broker, _, expected = kafka
     servers, topic, checkpoint = broker.bootstrap_servers, f"sink-{hash(request.node.name):x}", tempfile.mkdtemp()
     create_topic(servers, topic, 1)
 
     def start(sink=ExactlyOnceKafkaSink, **options):
         records = ip_count.read_source(spark, servers, "classroom", records_per_batch=RECORDS_PER_BATCH)
-        run.sink = sink(topic, topic, bootstrap_servers=servers, points=run.points, **options)
+        options = {"bootstrap_servers": servers, "writers": "driver", "points": run.points} | options
+        run.sink = sink(topic, topic, **options)
         return ip_count.start_query(ip_count.count_ips(records), run.sink, checkpoint)
 
     def run(*strikes, sink=ExactlyOnceKafkaSink, restarts=4, **options):

@@ -95,14 +95,38 @@ def test_strings_that_are_not_utf8_are_written_as_sparks_writer_writes_them(spar
     assert (ours.key(), ours.value()) == (sparks.key(), sparks.value()) == (b"\xfe", b"\xffA")
 
 
-def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark):
+@pytest.fixture
+def at_most_a_megabyte(spark):
+    """Let Spark hand no more than that to its driver."""
     settings = spark.sparkContext._jsc.sc().conf()  # read anew for each stage
     settings.set("spark.driver.maxResultSize", "1m")
-    try:
-        with pytest.raises(BatchFailed, match=r"larger than .* spark\.driver\.maxResultSize \(1g"):
-            list(ArrowRows(spark.range(300_000, numPartitions=2)))
-    finally:
-        settings.remove("spark.driver.maxResultSize")
+    yield
+    settings.remove("spark.driver.maxResultSize")
+
+
+def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark, at_most_a_megabyte):
+    with pytest.raises(BatchFailed, match=r"larger than .* spark\.driver\.maxResultSize \(1g"):
+        list(ArrowRows(spark.range(300_000, numPartitions=2)))
+
+
+@pytest.mark.parametrize(("rows", "for_driver"), [(0, True), (1, True), (100, True), (101, False), (100_000, False)])
+def test_rows_are_computed_for_the_driver_if_they_are_few(spark, rows, for_driver):
+    batches = KafkaBatches(spark.range(rows, numPartitions=3).selectExpr("string(id) AS value"), "anywhere")
+    batches.begin_if_few(100)
+    assert batches.begun == for_driver
+    assert sum(batch.num_rows for batch in batches) == rows  # none is left out, either way
+
+
+def test_few_rows_that_are_too_large_for_the_driver_are_left_to_the_executors(spark, at_most_a_megabyte):
+    batches = KafkaBatches(spark.range(3, numPartitions=3).selectExpr("repeat('x', 600000) AS value"), "anywhere")
+    batches.begin_if_few(100)
+    assert not batches.begun
+
+
+def test_query_that_fails_while_spark_looks_for_few_rows_says_so(spark):
+    batches = KafkaBatches(spark.range(3).selectExpr("raise_error('broken') AS value"), "anywhere")
+    with pytest.raises(Exception, match="broken"):
+        batches.begin_if_few(100)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ class GatedSink(ExactlyOnceKafkaSink):
             settings["name"],
             settings["topic"],
             bootstrap_servers=settings["bootstrap_servers"],
+            writers="driver",
             points=self._point,
             client_id=settings["client_id"],
             transaction_timeout_ms=settings["transaction_timeout_ms"],
