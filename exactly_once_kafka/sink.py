@@ -70,7 +70,7 @@ class ExactlyOnceKafkaSink(BatchSink):
     `writers` says who writes the rows: the "executors", each its own, in one transaction; or the "driver", through
     which all pass then. Executors need Kafka 4.0 or later, this library in their Python, and Spark without speculation;
     otherwise the driver writes all the same, and a warning is logged. It also writes what is likely to be small, for
-    that is faster: a batch if the last ones had at most `driver_rows`, the first one of a run up to 1,000.
+    that is faster: a batch if the last ones had at most `driver_rows` and 64 MB, the first of a run up to 5,000 rows.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,

@@ -25,6 +25,7 @@ from kafka.errors import (
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
 from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.executors.arrays import one
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
@@ -85,7 +86,7 @@ class Coordinator:
     def encoded(self, marker: Marker, producer: ProducerId, rows_before: int) -> Piece:
         """Return the marker as its record in a transaction that wrote `rows_before` to the marker's partition."""
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
-        rows = pyarrow.RecordBatch.from_arrays([pyarrow.array([each]) for each in record.values()], list(record))
+        rows = pyarrow.RecordBatch.from_arrays([one(each) for each in record.values()], list(record))
         return Piece(encode(rows, producer, rows_before, int(time.time() * 1000)), 1)
 
     def marking(self, encoded: Piece, patience: Patience) -> PartitionWriter:

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow
 from numpy.typing import NDArray
 
+from exactly_once_kafka.executors.arrays import nulls
+
 NO_KEY = -1
 SEED, M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 TAIL_MASK = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)  # by the number of bytes that are left
@@ -21,7 +23,7 @@ def partitions_of(keys: pyarrow.Array, partitions: int) -> NDArray[np.int32]:
     The caller spreads what has no key as he likes.
     """
     chosen = ((murmur2(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)
-    chosen[keys.is_null().to_numpy(zero_copy_only=False)] = NO_KEY
+    chosen[nulls(keys)] = NO_KEY
     return chosen
 
 

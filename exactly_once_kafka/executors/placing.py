@@ -16,6 +16,7 @@ import pyarrow
 import pyarrow.compute
 from pyspark.sql import DataFrame
 
+from exactly_once_kafka.executors.arrays import booleans, int32s, integers
 from exactly_once_kafka.executors.partitioner import partitions_of as partitions_of_keys
 from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS
 
@@ -81,7 +82,7 @@ def with_writers(
             if "partition" in rows.schema.names:
                 rows = rows.drop_columns("partition")
             for name, number in (("partition", placed.partition), (WRITER, writer)):
-                rows = rows.append_column(name, pyarrow.repeat(pyarrow.scalar(number, pyarrow.int32()), rows.num_rows))
+                rows = rows.append_column(name, int32s(np.full(rows.num_rows, number, np.int32)))
             yield rows
 
 
@@ -91,10 +92,10 @@ def split(batch: pyarrow.RecordBatch, topic: str | None, partitions_of: Partitio
     Raises ValueError for a row without a topic.
     """
     for name, rows in _by_topic(batch, topic):
-        numbers = _partitions(rows, partitions_of(name), spread)
-        present = np.unique(numbers)
+        partitions = _partitions(rows, partitions_of(name), spread)
+        present = np.unique(partitions)
         for number in present:
-            chosen = rows if len(present) == 1 else rows.filter(pyarrow.array(numbers == number))
+            chosen = rows if len(present) == 1 else rows.filter(booleans(partitions == number))
             yield Placed(name, int(number), chosen)
 
 
@@ -110,9 +111,9 @@ def _by_topic(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[s
 
 
 def _partitions(rows: pyarrow.RecordBatch, count: int, spread: int) -> npt.NDArray[np.int32]:
-    numbers = np.full(rows.num_rows, -1, np.int32)
+    chosen = np.full(rows.num_rows, -1, np.int32)
     if "partition" in rows.schema.names:
-        numbers = np.asarray(pyarrow.compute.fill_null(rows.column("partition"), -1), np.int32)
-    if "key" in rows.schema.names and count > 1 and (numbers < 0).any():
-        numbers = np.where(numbers < 0, partitions_of_keys(rows.column("key"), count), numbers)
-    return np.where(numbers < 0, spread % count, numbers)
+        chosen = integers(rows.column("partition"), of_null=-1)
+    if "key" in rows.schema.names and count > 1 and (chosen < 0).any():
+        chosen = np.where(chosen < 0, partitions_of_keys(rows.column("key"), count), chosen)
+    return np.where(chosen < 0, spread % count, chosen)

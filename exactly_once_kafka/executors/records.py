@@ -28,13 +28,12 @@ import pyarrow
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from exactly_once_kafka.executors.arrays import BINARY, Integers, binaries, integers, one
 from exactly_once_kafka.executors.few_records import FEW, Tags, encode_few, encode_tags, varint
 
 Field = Any  # a binary Arrow array with one element a record, or a scalar that all of them share
-Integers = NDArray[np.int64]
 
-BINARY = pyarrow.large_binary()
-NOTHING, TWO_ZEROS, NULL = (pyarrow.scalar(of, BINARY) for of in (b"", b"\0\0", b"\1"))  # \1: the varint of -1
+NOTHING, TWO_ZEROS, NULL = (one(of)[0] for of in (b"", b"\0\0", b"\1"))  # \1: the varint of -1
 LONGEST_VARINT = 5  # bytes, for a number up to 2^31 - 1
 JOIN = pc.JoinOptions(null_handling="replace", null_replacement="")
 
@@ -89,7 +88,7 @@ def varints(numbers: Integers) -> pyarrow.Array:
     zigzag = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint32)
     longest = max(1, -(-int(zigzag.max(initial=0)).bit_length() // 7))
     if longest == 1:
-        return _binary(np.arange(len(numbers) + 1), pyarrow.py_buffer(zigzag.astype(np.uint8)))
+        return binaries(np.arange(len(numbers) + 1), pyarrow.py_buffer(zigzag.astype(np.uint8)))
     size = np.ones(len(numbers), np.uint8)
     for bits in range(7, 7 * longest, 7):
         size += zigzag >> bits != 0
@@ -99,7 +98,7 @@ def varints(numbers: Integers) -> pyarrow.Array:
         used[:, place] = place < size
     starts, data = _starts(size), padded[used]
     data[starts[1:] - 1] &= 0x7F  # none follows the last
-    return _binary(starts, pyarrow.py_buffer(data))
+    return binaries(starts, pyarrow.py_buffer(data))
 
 
 class _Headers(NamedTuple):
@@ -116,18 +115,18 @@ class _Headers(NamedTuple):
         if headers.null_count or keys.null_count:
             found = "an element" if headers.null_count else "a header's key"
             raise ValueError(f"column 'headers': {found} is null in a row, and Kafka has no such header: filter it out")
-        count = pc.fill_null(pc.list_value_length(column), 0)
-        return cls(keys.cast(BINARY), values.cast(BINARY), _starts(count.to_numpy()))
+        count = integers(pc.list_value_length(column), of_null=0)
+        return cls(keys.cast(BINARY), values.cast(BINARY), _starts(count))
 
 
 def _header_fields(column: pyarrow.Array | None, tags: Tags) -> list[Field]:
     encoded_tags = encode_tags(tags)
     if column is None:
-        return [pyarrow.scalar(varint(len(tags)) + encoded_tags, BINARY)]
+        return [one(varint(len(tags)) + encoded_tags)[0]]
     headers = _Headers.of(column)
     encoded = _join(*_with_length(headers.keys), *_with_length(headers.values))
-    of_row = _binary(_offsets(encoded)[headers.starts], encoded.buffers()[2])
-    return [varints(np.diff(headers.starts) + len(tags)), of_row, pyarrow.scalar(encoded_tags, BINARY)]
+    of_row = binaries(_offsets(encoded)[headers.starts], encoded.buffers()[2])
+    return [varints(np.diff(headers.starts) + len(tags)), of_row, one(encoded_tags)[0]]
 
 
 def _with_length(column: pyarrow.Array | None) -> list[Field]:
@@ -141,8 +140,7 @@ def _length(field: Field, of_null: int = 0) -> Any:
     """Return the bytes of each element, or of the one that all records share."""
     if isinstance(field, pyarrow.Scalar):
         return len(field.as_buffer())
-    lengths = pc.binary_length(field)
-    return (pc.fill_null(lengths, of_null) if field.null_count else lengths).to_numpy()
+    return integers(pc.binary_length(field), of_null)
 
 
 def _join(*fields: Field) -> pyarrow.Array:
@@ -151,10 +149,6 @@ def _join(*fields: Field) -> pyarrow.Array:
 
 def _starts(sizes: NDArray[np.integer[Any]]) -> Integers:
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-
-
-def _binary(starts: Integers, data: pyarrow.Buffer) -> pyarrow.Array:
-    return pyarrow.LargeBinaryArray.from_buffers(BINARY, len(starts) - 1, [None, pyarrow.py_buffer(starts), data])
 
 
 def _offsets(binary: pyarrow.Array) -> Integers:

@@ -16,9 +16,13 @@ TIMED_OUT = "TimeoutError: "
 
 @dataclass(frozen=True)
 class Report:
-    """`written`: [topic, partition, records acknowledged] of each; `code` is Kafka's for what went wrong, or None."""
+    """`size`: of the rows, in bytes as Arrow has them; `written`: [topic, partition, records acknowledged] of each.
+
+    `code` is Kafka's for what went wrong, or None.
+    """
 
     rows: int = 0
+    size: int = 0
     written: list[tuple[str, int, int]] = field(default_factory=list)
     error: str = ""
     code: int | None = None

@@ -16,7 +16,7 @@ import random
 import re
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
@@ -34,16 +34,29 @@ from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, as_bytes
 from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import TOO_OLD
+from exactly_once_kafka.spool import IN_MEMORY
 from exactly_once_kafka.transaction import Transaction
 
 # The driver writes a run's first batch if it has at most so many rows. Nobody knows how many there will be, so Spark
 # looks for one more; if there is one, it computes the batch anew for the executors.
-FIRST_FEW = 1000
+FIRST_FEW = 5000
+SMALL = IN_MEMORY  # bytes of a batch that the driver may hold
 
 LACKING = re.compile(r"(ModuleNotFound|Import)Error: .*")
 
 # Seconds for which a task keeps its core though Kafka acknowledges nothing. Then the driver waits, which needs none.
 KEEPS_CORE = 10
+
+
+class Size(NamedTuple):
+    """How large a batch is."""
+
+    rows: int
+    bytes: int
+
+    def after(self, batch: Size) -> Size:
+        """Return what to expect after that batch: a large one now and then is enough to expect another."""
+        return Size(max(batch.rows, self.rows // 2), max(batch.bytes, self.bytes // 2))
 
 
 class LentEpoch:
@@ -86,7 +99,7 @@ class SharedTransaction(Transaction):
     ):
         self._coordinator, self._producer, self._few = coordinator, producer, few
         self.known = last.marker if last else None
-        self._expected: int = last._expected if last else 0  # rows of the next batch, as far as can be told
+        self._expected: Size = last._expected if last else Size(0, 0)  # of the next batch, as far as can be told
         self._executors_can: bool = last._executors_can if last else True
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
@@ -96,7 +109,8 @@ class SharedTransaction(Transaction):
 
     def next_is_for_driver(self, few: int) -> bool:
         """Tell whether the next batch is likely to have at most so many rows, or executors cannot write it."""
-        return self._expected <= few or not self._executors_can
+        small = self._expected.rows <= few and self._expected.bytes <= SMALL
+        return small or not self._executors_can
 
     def begin(self, marker: Marker) -> None:
         """Do no more than remember the marker: the first record of a partition begins it."""
@@ -111,7 +125,7 @@ class SharedTransaction(Transaction):
             reports = [self._by_driver(rows, tags, patience)]
         count = counted(reports)
         self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
-        self._expected = max(count, self._expected // 2)  # a large one now and then is enough to stay with executors
+        self._expected = self._expected.after(Size(count, sum(each.size for each in reports)))
         if count:
             middle()
         return count

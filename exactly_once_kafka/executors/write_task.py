@@ -18,6 +18,7 @@ import pyarrow
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from pyspark import TaskContext
 
+from exactly_once_kafka.executors.arrays import one
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.first_attempt import THREAD, in_first_attempt
@@ -65,7 +66,7 @@ class WriteTask:
     def write(self, batches: Batches) -> Batches:
         """Write all rows, and yield one row: the report, as JSON in the column `report`."""
         report = self.reported(lambda: self._write_once(batches))
-        yield pyarrow.RecordBatch.from_pylist([{"report": str(report)}])
+        yield pyarrow.RecordBatch.from_arrays([one(str(report).encode()).cast(pyarrow.string())], ["report"])
 
     def reported(self, write: Callable[[], Report]) -> Report:
         """Return what `write` reports, or what it met."""
@@ -103,10 +104,10 @@ class WriteTask:
         Raises KafkaError, TimeoutError, ValueError for a row that cannot be a record.
         """
         cluster.produces.forget()  # what is left of a task that failed
-        writers, rows = dict[tuple[str, int], PartitionWriter](), 0
+        writers, rows, size = dict[tuple[str, int], PartitionWriter](), 0, 0
         partitions_of, tags, spread = self._partitions_of(cluster), self._tags(), self._spread()
         for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
-            rows += batch.num_rows
+            rows, size = rows + batch.num_rows, size + batch.nbytes
             parts = list(split(batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
                 if partition >= partitions_of(topic):
@@ -117,7 +118,7 @@ class WriteTask:
                 self._add(writers[topic, partition], part, tags, total)
             send(cluster, list(writers.values()), self.seconds, look, MOST_WAITING)
         send(cluster, list(writers.values()), self.seconds, look)
-        return Report(rows, [(each.topic, each.partition, each.acknowledged) for each in writers.values()])
+        return Report(rows, size, [(each.topic, each.partition, each.acknowledged) for each in writers.values()])
 
     def _add(self, writer: PartitionWriter, rows: pyarrow.RecordBatch, tags: TagBytes, total: TagBytes) -> None:
         """Encode rows of the writer's partition; the last of them gets `total` besides the `tags`."""

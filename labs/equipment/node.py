@@ -88,7 +88,7 @@ class Node:
         except OSError as error:
             raise BrokerError(f"the broker's directory {self.directory} cannot be used: {error}") from error
 
-    def wait_ready(self, timeout: float = 60) -> None:
+    def wait_ready(self, timeout: float = 180) -> None:
         """Wait until the node answers on its port. Raises BrokerError with the log's last lines."""
         deadline = time.monotonic() + timeout
         # Its own word as well: on a port that was taken at the last moment, another broker answers.

@@ -13,6 +13,7 @@ import pytest
 from kafka.protocol.producer.produce import ProduceRequest
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.executors import shared_transaction
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.shared_transaction import SharedTransaction
@@ -215,6 +216,15 @@ def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, 
     to_four.run(driver_rows=ROWS // 8)
     assert not by_driver
     assert small.published() == to_four.published() == ALL
+
+
+def test_batches_of_few_but_large_rows_are_the_executors(small, monkeypatch):
+    by_executors, real = [], SharedTransaction._by_executors
+    monkeypatch.setattr(SharedTransaction, "_by_executors", lambda *given: by_executors.append(1) or real(*given))
+    monkeypatch.setattr(shared_transaction, "SMALL", 1000)  # bytes
+    small.run()
+    assert len(by_executors) >= BATCHES - 1  # the first one was written by the driver, which found it to be large
+    assert small.published() == ALL
 
 
 def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
