@@ -137,6 +137,7 @@ def count_log(
         if not sent.sent:
             return CountedLog(log, sent, Counter(), 0, audit({}, []), topics)
         close_windows(sent.last_time_ms, bootstrap_servers, topics.source)
+        # A log is a batch or two, which should not wait for Python to start on executors.
         sink = ExactlyOnceKafkaSink(topics.sink, topics.sink, bootstrap_servers=bootstrap_servers, writers="driver")
         query = ip_count.start_query(planned.result(), sink, checkpoint)
         _follow(query, sent.sent, progress)

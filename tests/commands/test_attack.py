@@ -114,7 +114,7 @@ def test_ctrl_c_ends_the_game_and_all_that_it_has_started(tmp_path):
     command = [sys.executable, "-m", "labs", "attack", "--seed", STRONGER, "--schedule", str(orders)]
     game = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     driver = "labs.schedules.replay.program"
-    children = eventually(lambda: _children(game.pid, driver), timeout=60)
+    children = eventually(lambda: _children(game.pid, driver), timeout=180)
     os.kill(game.pid, signal.SIGINT)
     _, said = game.communicate(timeout=60)
     assert game.returncode == 130

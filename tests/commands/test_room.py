@@ -47,7 +47,7 @@ UPGRADE = {
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 }
 REFUSED = (302, 403, 404)  # 302: to the form that asks for the token
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 class Visitor:
@@ -175,7 +175,7 @@ def test_who_is_sent_by_another_site_is_refused(visitor):
 def shown(browser, page, visitor):
     """The browser with the page in it."""
     browser.get(page.address)
-    wait_for(browser, SHOWN, 150)
+    wait_for(browser, SHOWN, 300)
     yield browser
     browser.get("about:blank")
     eventually(lambda: not kernels(visitor), timeout=60)
@@ -232,7 +232,7 @@ def test_closing_the_tab_ends_the_room(browser, visitor, page):
     first = browser.current_window_handle
     browser.switch_to.new_window("tab")
     browser.get(page.address)
-    wait_for(browser, SHOWN, 150)
+    wait_for(browser, SHOWN, 300)
     before = children(page)
     browser.close()
     browser.switch_to.window(first)
