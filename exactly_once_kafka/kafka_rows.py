@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from exactly_once_kafka.arrow_rows import ArrowRows
 from exactly_once_kafka.errors import BatchFailed
+from exactly_once_kafka.spool import IN_MEMORY
 
 Tags = Sequence[tuple[str, str]]
 Headers = list[tuple[str, Any]]
@@ -86,12 +89,20 @@ class KafkaBatches:
             self._computed = ArrowRows(self._needed())
 
     def begin_if_few(self, most: int) -> None:
-        """Have Spark compute the rows if there are at most so many; it looks for one more, and no further."""
-        try:
-            computed = list(ArrowRows(self._needed().limit(most + 1)))
-        except BatchFailed:
-            return  # few, but too large for the driver
-        if sum(batch.num_rows for batch in computed) <= most:
+        """Have Spark compute the rows if they are at most so many, and few bytes; it looks for one more, no further.
+
+        A failure counts as "not few": if it is the query's own, it comes again when the rows are computed.
+        """
+        computed, rows, size = list[pyarrow.RecordBatch](), 0, 0
+        with (
+            contextlib.suppress(PySparkException, Py4JError, BatchFailed),
+            contextlib.closing(ArrowRows(self._needed().limit(most + 1))) as batches,
+        ):
+            for batch in batches:
+                computed.append(batch)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+                if rows > most or size > IN_MEMORY:
+                    return
             self._computed = computed
 
     def _needed(self) -> DataFrame:

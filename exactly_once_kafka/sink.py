@@ -70,7 +70,7 @@ class ExactlyOnceKafkaSink(BatchSink):
     `writers` says who writes the rows: the "executors", each its own, in one transaction; or the "driver", through
     which all pass then. Executors need Kafka 4.0 or later, this library in their Python, and Spark without speculation;
     otherwise the driver writes all the same, and a warning is logged. It also writes what is likely to be small, for
-    that is faster: a batch if the last ones had at most `driver_rows` and 64 MB, the first of a run up to 5,000 rows.
+    that is faster: a batch if those before had at most `driver_rows` and 64 MB, the first of a run up to 2,000 rows.
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
@@ -212,12 +212,14 @@ class ExactlyOnceKafkaSink(BatchSink):
         from exactly_once_kafka.executors.connection import for_executors
         from exactly_once_kafka.executors.coordinator import Coordinator
         from exactly_once_kafka.executors.encoding import encoding_of
+        from exactly_once_kafka.executors.next_batch import NextBatch
 
         try:
             encoding, connection = encoding_of(self._settings), for_executors(self._settings)
         except ValueError as error:
             self._let_driver_write(str(error))
             return None
+        self._next_batch = NextBatch(self.driver_rows)
         return Coordinator(self.name, connection, encoding, self._store.topic.name, int(self._timeout * 1000))
 
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:
@@ -226,7 +228,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
         last = retire if isinstance(retire, SharedTransaction) else None
-        return LentEpoch(self._coordinator, self.driver_rows, last)
+        return LentEpoch(self._coordinator, self._next_batch, last)
 
     def _transaction(self, producer: Producer | SharedTransaction) -> Transaction:
         return producer if isinstance(producer, Transaction) else ByDriver(producer, self._store)

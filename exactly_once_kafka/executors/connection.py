@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -32,6 +33,9 @@ def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
     unknown = [key for key in settings if key.startswith(OF_LOGIN) and key not in UNDERSTOOD]
     if unknown:
         raise ValueError(f"executors cannot connect with {', '.join(unknown)}")
+    authority = connection.get("ssl_cafile")
+    if authority and (authority == "probe" or Path(authority).is_dir()):
+        raise ValueError(f"executors take certificates from a file, and ssl.ca.location is {authority!r}")
     if connection.get("sasl_mechanism", "PLAIN") not in MECHANISMS:
         raise ValueError(f"executors cannot log in by {connection['sasl_mechanism']}")
     if connection.get("sasl_mechanism") == "OAUTHBEARER":

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException
 
 from exactly_once_kafka.errors import Incomplete
+from exactly_once_kafka.executors.lacking import LACKING
 
 AGAIN = "a task was run again"
 TIMED_OUT = "TimeoutError: "
@@ -31,6 +32,11 @@ class Report:
     def timed_out(self) -> bool:
         """Tell whether the task gave up because Kafka was silent."""
         return self.error.startswith(TIMED_OUT)
+
+    @property
+    def lacking(self) -> str | None:
+        """Return what the executor's Python lacks to write at all."""
+        return self.error.removeprefix(LACKING) if self.error.startswith(LACKING) else None
 
     @classmethod
     def parse(cls, text: str) -> Report:

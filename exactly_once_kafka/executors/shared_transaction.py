@@ -13,11 +13,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
-import re
 import time
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
@@ -25,6 +25,8 @@ from pyspark.sql.functions import expr
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.first_attempt import THREAD, THREAD_OF_FIRST_ROW
+from exactly_once_kafka.executors.lacking import LACKING, lacking_in, reporting, sent_along
+from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.placing import Batches, gathered, handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
@@ -34,39 +36,17 @@ from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, as_bytes
 from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import TOO_OLD
-from exactly_once_kafka.spool import IN_MEMORY
 from exactly_once_kafka.transaction import Transaction
-
-# The driver writes a run's first batch if it has at most so many rows. Nobody knows how many there will be, so Spark
-# looks for one more; if there is one, it computes the batch anew for the executors.
-FIRST_FEW = 5000
-SMALL = IN_MEMORY  # bytes of a batch that the driver may hold
-
-LACKING = re.compile(r"(ModuleNotFound|Import)Error: .*")
 
 # Seconds for which a task keeps its core though Kafka acknowledges nothing. Then the driver waits, which needs none.
 KEEPS_CORE = 10
 
 
-class Size(NamedTuple):
-    """How large a batch is."""
-
-    rows: int
-    bytes: int
-
-    def after(self, batch: Size) -> Size:
-        """Return what to expect after that batch: a large one now and then is enough to expect another."""
-        return Size(max(batch.rows, self.rows // 2), max(batch.bytes, self.bytes // 2))
-
-
 class LentEpoch:
-    """The epoch of the next transaction: the one that the `last` one's end gave, or one yet to be asked for.
+    """The epoch of the next transaction: the one that the `last` one's end gave, or one yet to be asked for."""
 
-    `few`: a batch is written by the driver if it is likely to have at most so many rows.
-    """
-
-    def __init__(self, coordinator: Coordinator, few: int, last: SharedTransaction | None = None):
-        self._coordinator, self._few, self._last = coordinator, few, last
+    def __init__(self, coordinator: Coordinator, next_batch: NextBatch, last: SharedTransaction | None = None):
+        self._coordinator, self._next_batch, self._last = coordinator, next_batch, last
         self._begun = time.monotonic()
 
     @property
@@ -78,54 +58,48 @@ class LentEpoch:
     @property
     def few_rows(self) -> bool:
         """Tell whether the next batch is likely to be small, so that the driver writes it."""
-        return self._last is not None and self.promising and self._last.next_is_for_driver(self._few)
+        return self.promising and self._next_batch.is_for_driver
 
     def take(self, patience: Patience) -> SharedTransaction:
         """Return the next transaction. Raises KafkaException, TimeoutError, QueryStopped."""
         last = self._last if self.promising else None
         producer = last.following if last and last.following else self._coordinator.fence(patience.anew())
-        return SharedTransaction(self._coordinator, producer, last, 0 if last else min(self._few, FIRST_FEW))
+        return SharedTransaction(self._coordinator, producer, self._next_batch, last.marker if last else None)
 
 
 class SharedTransaction(Transaction):
     """A transaction under `producer`; after its end, `following` is the epoch of the next one.
 
-    `known` is the marker that the `last` one committed, whose end gave this epoch. `few`: up to so many rows of a batch
-    that was not begun are tried by the driver.
+    `known` is the marker that the last one committed, if its end gave this epoch.
     """
 
     def __init__(
-        self, coordinator: Coordinator, producer: ProducerId, last: SharedTransaction | None = None, few: int = 0
+        self, coordinator: Coordinator, producer: ProducerId, next_batch: NextBatch, known: Marker | None = None
     ):
-        self._coordinator, self._producer, self._few = coordinator, producer, few
-        self.known = last.marker if last else None
-        self._expected: Size = last._expected if last else Size(0, 0)  # of the next batch, as far as can be told
-        self._executors_can: bool = last._executors_can if last else True
+        self._coordinator, self._producer, self._next_batch = coordinator, producer, next_batch
+        self.known = known
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
         self._encoded: Piece | None = None  # the marker, once it is encoded
         self._marking: PartitionWriter | None = None  # once it is on its way
         self._written: dict[tuple[str, int], int] = {}  # topic, partition -> rows
 
-    def next_is_for_driver(self, few: int) -> bool:
-        """Tell whether the next batch is likely to have at most so many rows, or executors cannot write it."""
-        small = self._expected.rows <= few and self._expected.bytes <= SMALL
-        return small or not self._executors_can
-
     def begin(self, marker: Marker) -> None:
         """Do no more than remember the marker: the first record of a partition begins it."""
         self.marker = marker
 
     def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
-        if self._few and not rows.begun:
-            rows.begin_if_few(self._few)
+        if self._next_batch.is_for_driver:
+            rows.begin()
+        elif self._next_batch.to_try > 0 and not rows.begun:
+            rows.begin_if_few(self._next_batch.to_try)
         # What Spark computes for the driver already, the executors must not compute as well.
         reports = None if rows.begun else self._by_executors(rows, tags, patience)
         if reports is None:
             reports = [self._by_driver(rows, tags, patience)]
         count = counted(reports)
         self._written = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
-        self._expected = self._expected.after(Size(count, sum(each.size for each in reports)))
+        self._next_batch.comes_after(count, sum(each.size for each in reports))
         if count:
             middle()
         return count
@@ -148,7 +122,7 @@ class SharedTransaction(Transaction):
 
     def _task(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> WriteTask:
         parallelism = 1 if rows.begun else rows.rows.sparkSession.sparkContext.defaultParallelism
-        partitions = self._coordinator.partitions(rows.topic, patience) if rows.topic else parallelism
+        partitions = self._coordinator.partitions(rows.topic, patience.anew()) if rows.topic else parallelism
         return WriteTask(
             self._coordinator.connection,
             self._coordinator.encoding,
@@ -179,27 +153,24 @@ class SharedTransaction(Transaction):
         """Send the marker with the first rows, for both then wait at once until their partitions are enrolled."""
         for batch in batches:
             if batch.num_rows and self._encoded and not self._marking:
-                self._marking = self._coordinator.marking(self._encoded, patience)
+                self._marking = self._coordinator.marking(self._encoded, patience.anew())
             yield batch
 
     def _by_executors(self, rows: KafkaBatches, tags: Tags, patience: Patience) -> list[Report] | None:
-        """Have the executors write; return None if their Python lacks what it takes, and nothing is written then.
+        """Have the executors write; return None if they lack what it takes, and nothing is written then.
 
         Where Kafka is silent, wait until it has aborted, and have them write again.
         """
         task = self._task(rows, tags, patience)
-        try:
-            reports, silence = _written(task, rows.rows), patience.anew()
-            while any(report.timed_out for report in reports) and silence.lasts():
-                task = self._anew(task, patience)
-                reports = _written(task, rows.rows)
+        reports, silence = _written(task, rows.rows), patience.anew()
+        while any(report.timed_out for report in reports) and silence.lasts():
+            task = self._anew(task, patience)
+            reports = _written(task, rows.rows)
+        lacking = next((report.lacking for report in reports if report.lacking), None)
+        if lacking is None:
             return reports
-        except PythonException as error:
-            lacking = LACKING.search(str(error))
-            if not lacking:
-                raise
-            LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self._coordinator.name, lacking[0])
-        self._executors_can = False
+        LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self._coordinator.name, lacking)
+        self._next_batch.executors_can = False
         self._anew(task, patience)  # some may have written
         return None
 
@@ -213,6 +184,13 @@ class SharedTransaction(Transaction):
 
 
 def _written(task: WriteTask, rows: DataFrame) -> list[Report]:
-    handed = handed_out(as_bytes(rows, task.topic), task.topic, task.partitions, task.writers, task.assign)
+    """Have the executors write, and return their reports; one report, if they cannot even begin."""
+    handed = handed_out(as_bytes(rows, task.topic), task.topic, task.partitions, task.writers, sent_along(task.assign))
     first_known = handed.withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
-    return [Report.parse(row.report) for row in first_known.mapInArrow(task.write, "report string").collect()]
+    try:
+        answers = first_known.mapInArrow(reporting(task.write), "report string").collect()
+    except (PythonException, Py4JJavaError) as error:
+        if (lacking := lacking_in(str(error))) is None:
+            raise
+        return [Report(error=LACKING + lacking)]
+    return [Report.parse(row.report) for row in answers]

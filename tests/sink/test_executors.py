@@ -13,7 +13,7 @@ import pytest
 from kafka.protocol.producer.produce import ProduceRequest
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.executors import shared_transaction
+from exactly_once_kafka.executors import next_batch
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.shared_transaction import SharedTransaction
@@ -221,7 +221,7 @@ def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, 
 def test_batches_of_few_but_large_rows_are_the_executors(small, monkeypatch):
     by_executors, real = [], SharedTransaction._by_executors
     monkeypatch.setattr(SharedTransaction, "_by_executors", lambda *given: by_executors.append(1) or real(*given))
-    monkeypatch.setattr(shared_transaction, "SMALL", 1000)  # bytes
+    monkeypatch.setattr(next_batch, "SMALL", 1000)  # bytes
     small.run()
     assert len(by_executors) >= BATCHES - 1  # the first one was written by the driver, which found it to be large
     assert small.published() == ALL
@@ -367,8 +367,10 @@ def with_a_lock():
         {"sasl_mechanism": "GSSAPI"},
         {"sasl_mechanism": "OAUTHBEARER", "security_protocol": "SASL_PLAINTEXT", "oauth_cb": with_a_lock()},
         {"partitioner": "consistent"},
+        {"security_protocol": "SSL", "ssl_ca_location": "probe"},
+        {"security_protocol": "SSL", "ssl_ca_location": "/etc/ssl/certs"},
     ],
-    ids=["token of nobody", "Kerberos", "token of a function that stays here", "partitioner"],
+    ids=["token of nobody", "Kerberos", "token of a function that stays here", "partitioner", "wherever", "a folder"],
 )
 def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to_four, option, caplog):
     assert to_four.sink(**option).writers == "driver"

@@ -9,6 +9,7 @@ import uuid
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from exactly_once_kafka import kafka_rows
 from exactly_once_kafka.arrow_rows import ArrowRows
 from exactly_once_kafka.cause import true_cause
 from exactly_once_kafka.errors import FENCED, BatchFailed
@@ -123,10 +124,20 @@ def test_few_rows_that_are_too_large_for_the_driver_are_left_to_the_executors(sp
     assert not batches.begun
 
 
-def test_query_that_fails_while_spark_looks_for_few_rows_says_so(spark):
+def test_few_rows_that_are_more_than_the_driver_holds_are_left_to_the_executors(spark, monkeypatch):
+    monkeypatch.setattr(kafka_rows, "IN_MEMORY", 1_000_000)
+    batches = KafkaBatches(spark.range(3, numPartitions=3).selectExpr("repeat('x', 600000) AS value"), "anywhere")
+    batches.begin_if_few(100)
+    assert not batches.begun
+    assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
+
+
+def test_query_that_fails_while_spark_looks_for_few_rows_fails_again(spark):
     batches = KafkaBatches(spark.range(3).selectExpr("raise_error('broken') AS value"), "anywhere")
+    batches.begin_if_few(100)
+    assert not batches.begun
     with pytest.raises(Exception, match="broken"):
-        batches.begin_if_few(100)
+        list(batches)
 
 
 @pytest.mark.parametrize(

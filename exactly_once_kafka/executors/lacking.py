@@ -1,0 +1,66 @@
+"""What becomes of a task where the executor's Python lacks this library, or something that it needs: it says so.
+
+What is sent to an executor is a function by value, which asks for the library only when it is called. As an exception
+that would have Spark run the task again, perhaps where the library is, and the second attempt at a task may not write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark import cloudpickle
+
+LACKING = "LACKING: "
+NEEDED = "exactly_once_kafka|kafka|pyarrow|numpy|google_crc32c|confluent_kafka"
+SAID = (
+    rf"^(?:ModuleNotFound|Import)Error: .*'(?:{NEEDED})\b.*",
+    r"\[PACKAGE_NOT_INSTALLED\].*",
+    r"\[PYTHON_VERSION_MISMATCH\].*",
+    r"Cannot run program .*",
+)
+
+
+def lacking_in(error: str) -> str | None:
+    """Return the line of an error of Spark's that says what its Python lacks, or that there is none."""
+    found = re.search("|".join(SAID), error, re.MULTILINE)
+    return found[0] if found else None
+
+
+def sent_along(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    """Return the function by value, with all that it needs but its modules."""
+    pickled = _pickled(function)
+
+    def call(batches: Any) -> Iterator[Any]:
+        import pickle
+
+        yield from pickle.loads(pickled)(batches)
+
+    return call
+
+
+def reporting(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    """Return the same of a function that yields reports; where modules lack, it reports that."""
+    pickled, prefix = _pickled(function), LACKING
+
+    def call(batches: Any) -> Iterator[Any]:
+        import json
+        import pickle
+
+        import pyarrow
+
+        try:
+            write = pickle.loads(pickled)
+        except ImportError as error:
+            report = {"error": f"{prefix}{type(error).__name__}: {error}"}
+            yield pyarrow.RecordBatch.from_pylist([{"report": json.dumps(report)}])
+            return
+        yield from write(batches)
+
+    return call
+
+
+def _pickled(function: Callable[[Any], Iterator[Any]]) -> bytes:
+    pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+    return pickled
