@@ -59,7 +59,7 @@ class Stage:
     def make_sink(self, topic: str, bootstrap_servers: str, points: Points):
         options = {"bootstrap_servers": bootstrap_servers, "points": points, **self.options}
         if issubclass(self.sink, ExactlyOnceKafkaSink):
-            return self.sink(f"sink-of-{topic}", topic, **options)
+            return self.sink(f"sink-of-{topic}", topic, writers="driver", **options)
         return self.sink(topic, **options)
 
 

@@ -1,7 +1,8 @@
 """A schedule of what really happened: from the messages that came through the proxy, and a sink's fault points.
 
     with Recorder(proxy, "results", "sink-marker", record_of=int) as recorder:
-        sink = ExactlyOnceKafkaSink("sink", "results", points=recorder.points, client_id="driver 1 of sink", …)
+        options = {"writers": "driver", "client_id": "driver 1 of sink", "points": recorder.points}
+        sink = ExactlyOnceKafkaSink("sink", "results", **options, …)
         … run a query with it …
     print(recorder.schedule("the sink"))
 

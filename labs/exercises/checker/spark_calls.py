@@ -111,7 +111,8 @@ def with_stream(function: Callable, tools: dict[str, Any], points: CrashPoints) 
         counts, mode = answer
         if missing := {"window", "ip", "count"} - set(counts.columns):
             raise Unusable("signature", f"counts has no column {', '.join(sorted(missing))}: it has {counts.columns}")
-        sink = ExactlyOnceKafkaSink(f"of-{tools['target']}", tools["target"], bootstrap_servers=tools["servers"])
+        target, servers = tools["target"], tools["servers"]
+        sink = ExactlyOnceKafkaSink(f"of-{target}", target, bootstrap_servers=servers, writers="driver")
         writer = ip_count.as_records(counts).writeStream.outputMode(mode).foreachBatch(sink)
         query = writer.option("checkpointLocation", tools["checkpoint"]).trigger(availableNow=True).start()
         _await_end(query, [])
