@@ -329,6 +329,19 @@ def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, pub
     assert not read_committed(servers, "large")
 
 
+@pytest.mark.parametrize("driver_rows", [0, 100], ids=["by executors", "by the driver"])
+def test_first_batch_that_takes_longer_to_compute_than_a_transaction_may_last_is_published(
+    spark, publish_rows, kafka, driver_rows
+):
+    servers = kafka[0].bootstrap_servers
+    topic = create_topic(servers, f"slow-{uuid.uuid4().hex[:8]}", 1)
+    wait = "java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 2000000000L)"  # returns null
+    rows = spark.range(2, numPartitions=1).selectExpr(f"substring(concat(string(id), {wait}), 1, 1) AS value")
+    options = {"bootstrap_servers": servers, "driver_rows": driver_rows, "transaction_timeout_ms": 1500}
+    publish_rows(ExactlyOnceKafkaSink(topic, topic, **options), rows)
+    assert sorted(m.value() for m in read_committed(servers, topic)) == [b"0", b"1"]
+
+
 def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
     name = f"nowhere-{uuid.uuid4().hex[:8]}"
     options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 5000}

@@ -1,0 +1,43 @@
+"""Who writes the next batch, by what the ones before were like."""
+
+import pytest
+
+from exactly_once_kafka.executors.next_batch import FIRST_FEW, SMALL, NextBatch
+
+
+def after(*batches, few=100):
+    next_batch = NextBatch(few)
+    for rows, size in batches:
+        next_batch.comes_after(rows, size)
+    return next_batch
+
+
+@pytest.mark.parametrize(("few", "tried"), [(0, 0), (100, 100), (FIRST_FEW + 1, FIRST_FEW), (-1, -1)])
+def test_first_batch_is_tried_up_to_the_smaller_bound(few, tried):
+    assert after(few=few).to_try == tried
+    assert not after(few=few).is_for_driver
+
+
+@pytest.mark.parametrize(
+    ("batches", "for_driver"),
+    [
+        ([(100, 1)], True),
+        ([(101, 1)], False),
+        ([(0, 0)], True),
+        ([(1, SMALL)], True),
+        ([(1, SMALL + 1)], False),
+        ([(200, 1), (0, 0)], True),
+        ([(400, 1), (0, 0)], False),  # a large one now and then
+        ([(400, 1), (0, 0), (0, 0)], True),
+    ],
+)
+def test_driver_writes_what_comes_after_small_ones(batches, for_driver):
+    next_batch = after(*batches)
+    assert next_batch.is_for_driver == for_driver
+    assert next_batch.to_try == 0
+
+
+def test_driver_writes_everything_once_executors_turn_out_not_to():
+    next_batch = after((1_000_000, 1))
+    next_batch.executors_can = False
+    assert next_batch.is_for_driver
