@@ -39,6 +39,7 @@ from pyspark.sql import DataFrame
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
 from exactly_once_kafka.errors import BatchFailed, Incomplete, explain
+from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
@@ -110,6 +111,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             name, topic_for(name, marker_topic), bootstrap_servers, self._settings, old_topic=topic or marker_topic
         )
         self._coordinator = self._coordinator_of_executors() if writers == "executors" else None
+        self._next_batch = NextBatch(driver_rows)
         self._pending: PendingProducer | LentEpoch | None = None
         self.to_do = (
             "restore the checkpoint; or give a new query a new name; or, knowing which batch of this checkpoint the "
@@ -212,14 +214,12 @@ class ExactlyOnceKafkaSink(BatchSink):
         from exactly_once_kafka.executors.connection import for_executors
         from exactly_once_kafka.executors.coordinator import Coordinator
         from exactly_once_kafka.executors.encoding import encoding_of
-        from exactly_once_kafka.executors.next_batch import NextBatch
 
         try:
             encoding, connection = encoding_of(self._settings), for_executors(self._settings)
         except ValueError as error:
             self._let_driver_write(str(error))
             return None
-        self._next_batch = NextBatch(self.driver_rows)
         return Coordinator(self.name, connection, encoding, self._store.topic.name, int(self._timeout * 1000))
 
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:

@@ -28,21 +28,9 @@ def lacking_in(error: str) -> str | None:
     return found[0] if found else None
 
 
-def sent_along(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
-    """Return the function by value, with all that it needs but its modules."""
-    pickled = _pickled(function)
-
-    def call(batches: Any) -> Iterator[Any]:
-        import pickle
-
-        yield from pickle.loads(pickled)(batches)
-
-    return call
-
-
 def reporting(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
-    """Return the same of a function that yields reports; where modules lack, it reports that."""
-    pickled, prefix = _pickled(function), LACKING
+    """Return, by value, a function that yields reports; where it cannot be had for want of modules, it reports that."""
+    pickled, prefix = cloudpickle.dumps(function), LACKING  # type: ignore[no-untyped-call]
 
     def call(batches: Any) -> Iterator[Any]:
         import json
@@ -59,8 +47,3 @@ def reporting(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Itera
         yield from write(batches)
 
     return call
-
-
-def _pickled(function: Callable[[Any], Iterator[Any]]) -> bytes:
-    pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
-    return pickled

@@ -7,7 +7,6 @@ from exactly_once_kafka.spool import IN_MEMORY
 # The driver writes a run's first batch if it has at most so many rows. Nobody knows how many there will be, so Spark
 # looks for one more; if there is one, it computes the batch anew for the executors.
 FIRST_FEW = 2000
-SMALL = IN_MEMORY  # bytes
 
 
 class NextBatch:
@@ -24,7 +23,7 @@ class NextBatch:
     @property
     def is_for_driver(self) -> bool:
         """Tell whether the driver is to write it; of a run's first batch that cannot be told."""
-        likely_small = not self._first and self._rows <= self._few and self._bytes <= SMALL
+        likely_small = not self._first and self._rows <= self._few and self._bytes <= IN_MEMORY
         return likely_small or not self.executors_can
 
     @property

@@ -25,7 +25,7 @@ from pyspark.sql.functions import expr
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.first_attempt import THREAD, THREAD_OF_FIRST_ROW
-from exactly_once_kafka.executors.lacking import LACKING, lacking_in, reporting, sent_along
+from exactly_once_kafka.executors.lacking import LACKING, lacking_in, reporting
 from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.placing import Batches, gathered, handed_out
@@ -91,7 +91,7 @@ class SharedTransaction(Transaction):
     def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
         if self._next_batch.is_for_driver:
             rows.begin()
-        elif self._next_batch.to_try > 0 and not rows.begun:
+        elif self._next_batch.to_try > 0:
             rows.begin_if_few(self._next_batch.to_try)
         # What Spark computes for the driver already, the executors must not compute as well.
         reports = None if rows.begun else self._by_executors(rows, tags, patience)
@@ -185,7 +185,7 @@ class SharedTransaction(Transaction):
 
 def _written(task: WriteTask, rows: DataFrame) -> list[Report]:
     """Have the executors write, and return their reports; one report, if they cannot even begin."""
-    handed = handed_out(as_bytes(rows, task.topic), task.topic, task.partitions, task.writers, sent_along(task.assign))
+    handed = handed_out(as_bytes(rows, task.topic), task.topic, task.partitions, task.writers, task.assign)
     first_known = handed.withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
     try:
         answers = first_known.mapInArrow(reporting(task.write), "report string").collect()

@@ -44,8 +44,8 @@ def kafka():
 class Copy:
     """Copies numbers through the sink, ROWS in a batch, from a checkpoint of its own to a topic of its own."""
 
-    def __init__(self, spark, servers, partitions, driver_rows=0):
-        self._driver_rows = driver_rows
+    def __init__(self, spark, servers, partitions, driver_rows=0, columns=("string(value % 50) AS key",)):
+        self._driver_rows, self._columns = driver_rows, columns
         self._spark, self.servers, self._checkpoint = spark, servers, tempfile.mkdtemp(prefix="labs-checkpoint-")
         self.topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", partitions)
         self.points = FaultPoints()
@@ -59,7 +59,7 @@ class Copy:
         """Run until all batches are done. Raises StreamingQueryException."""
         stream = self._spark.readStream.format("rate-micro-batch")
         stream = stream.option("rowsPerBatch", ROWS).option("numPartitions", 3).load()
-        rows = stream.selectExpr("string(value % 50) AS key", "string(value) AS value")
+        rows = stream.selectExpr(*self._columns, "string(value) AS value")
         rows = rows.where(f"value < {ROWS * BATCHES}")
         query = rows.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(sink).start()
         try:
@@ -221,7 +221,7 @@ def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, 
 def test_batches_of_few_but_large_rows_are_the_executors(small, monkeypatch):
     by_executors, real = [], SharedTransaction._by_executors
     monkeypatch.setattr(SharedTransaction, "_by_executors", lambda *given: by_executors.append(1) or real(*given))
-    monkeypatch.setattr(next_batch, "SMALL", 1000)  # bytes
+    monkeypatch.setattr(next_batch, "IN_MEMORY", 1000)  # bytes
     small.run()
     assert len(by_executors) >= BATCHES - 1  # the first one was written by the driver, which found it to be large
     assert small.published() == ALL

@@ -2,7 +2,8 @@
 
 import pytest
 
-from exactly_once_kafka.executors.next_batch import FIRST_FEW, SMALL, NextBatch
+from exactly_once_kafka.executors.next_batch import FIRST_FEW, NextBatch
+from exactly_once_kafka.spool import IN_MEMORY
 
 
 def after(*batches, few=100):
@@ -24,8 +25,8 @@ def test_first_batch_is_tried_up_to_the_smaller_bound(few, tried):
         ([(100, 1)], True),
         ([(101, 1)], False),
         ([(0, 0)], True),
-        ([(1, SMALL)], True),
-        ([(1, SMALL + 1)], False),
+        ([(1, IN_MEMORY)], True),
+        ([(1, IN_MEMORY + 1)], False),
         ([(200, 1), (0, 0)], True),
         ([(400, 1), (0, 0)], False),  # a large one now and then
         ([(400, 1), (0, 0), (0, 0)], True),
