@@ -5,6 +5,7 @@ Executors in processes of their own: see test_executors_on_a_cluster.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 import uuid
@@ -364,7 +365,7 @@ def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to
         transaction_version(2)
     assert to_four.published() == ALL
     assert sink.writers == "driver"
-    assert "transaction.version" in caplog.text
+    assert any("transaction.version" in message for message in caplog.messages)
 
 
 def with_a_lock():
@@ -387,8 +388,7 @@ def with_a_lock():
 )
 def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to_four, option, caplog):
     assert to_four.sink(**option).writers == "driver"
-    assert "the driver writes, since" in caplog.text
-    assert "executors" in caplog.text
+    assert any(re.search("the driver writes, since .*executors", message) for message in caplog.messages)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd", "gzip", "snappy"])
