@@ -49,9 +49,10 @@ def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[s
     said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     if code in FENCED and elapsed >= timeout:
         return (
-            f"the transaction was open for {elapsed:.1f} s and the broker aborted it, since transaction.timeout.ms is "
-            f"{timeout * 1000:.0f}. Nothing is lost",
-            "Raise transaction_timeout_ms above the longest batch and restart the query",
+            f"after {elapsed:.1f} s the transaction is no longer open: the broker aborted it, since "
+            f"transaction.timeout.ms is {timeout * 1000:.0f}, or a newer producer of this name has taken over. Nothing "
+            "is lost",
+            "If no other query has the name, raise transaction_timeout_ms above the longest batch; restart the query",
         )
     if code in FENCED:
         return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 BEFORE_WRITE = "before_write"  # the batch is planned (its offsets are in the checkpoint), nothing is written
-MID_TRANSACTION = "mid_transaction"  # first rows are written and acknowledged; the marker is not
+MID_TRANSACTION = "mid_transaction"  # rows are in Kafka, the transaction is open: the first, or all that executors had
 BEFORE_COMMIT = "before_commit"  # all rows and the marker are sent, the transaction is open
 AFTER_COMMIT = "after_commit"  # the rows are visible to every reader
 BEFORE_CHECKPOINT = "before_checkpoint"  # the sink is done; Spark has not yet written that to its commit log

@@ -38,7 +38,7 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
-from exactly_once_kafka.errors import BatchFailed, Incomplete, explain
+from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, explain
 from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.marker import MarkerStore
@@ -134,7 +134,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             # fence the one that owns the name.
             done = False
             if pending is None or not pending.promising:
-                done = self.decide(self._look(batch, patience), batch)
+                done = self._decide_without_epoch(batch, patience)
                 pending = None
                 self._choose_writers(rows.rows, patience)
             if not done:
@@ -180,8 +180,18 @@ class ExactlyOnceKafkaSink(BatchSink):
         else:
             self.drain(rows.rows)
 
+    def _decide_without_epoch(self, batch: Batch, patience: Patience) -> bool:
+        """Decide by what can be seen before anybody is fenced. What is not decided yet may be this batch's own past."""
+        seen = self._look(batch, patience)
+        try:
+            return self.decide(seen, batch)
+        except SinkRefused:
+            if self._store.topic.id(patience) is None:
+                raise
+        return self.decide(self._store.read(patience.anew()), batch)
+
     def _look(self, batch: Batch, patience: Patience) -> Marker | None:
-        """Return the marker as it is to be seen before anybody is fenced."""
+        """Return the marker as it is to be seen now, whatever is still open."""
         try:
             query = cast(RunningQuery, self._query)  # `batch_of` has set it
             return begin(self._store, batch, lambda: query.witness(self.name), patience)
@@ -197,7 +207,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         """Let the driver write after all, and say so, if this Kafka or this Spark cannot have executors do it."""
         if self._coordinator is None:
             return
-        if rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true":
+        if rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
             why = "spark.speculation is on, and would run tasks twice that write"
         elif not self._coordinator.suffices(patience.anew()):
             why = "this Kafka has no transaction.version 2"

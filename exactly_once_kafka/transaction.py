@@ -31,7 +31,7 @@ class Transaction(ABC):
     def write(self, rows: KafkaBatches, tags: Tags, patience: Patience, middle: Callable[[], object]) -> int:
         """Write every row, wait until all are acknowledged, and return how many there were.
 
-        `middle` is called once when some of them are.
+        `middle` is called once on the way, when some of them or all are.
         """
 
     @abstractmethod

@@ -47,9 +47,9 @@ class Cluster:
         # kafka-python, left to itself, logs an error for what it finds half gone when it is collected.
         self._end = weakref.finalize(self, _close, self._manager, self._net, os.getpid())
 
-    def partitions(self, topic: str, patience: Patience) -> int:
-        """Return how many partitions a topic has."""
-        return int(self.patiently(lambda: self._count(topic, patience), patience))
+    def partitions(self, topic: str, patience: Patience, at_least: int = 1) -> int:
+        """Return how many partitions a topic has. Kafka is asked if fewer than `at_least` are known."""
+        return int(self.patiently(lambda: self._count(topic, patience, at_least), patience))
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Return the leader's node id, or None while there is none or it is not known."""
@@ -127,9 +127,10 @@ class Cluster:
             raise future.exception
         return future.value
 
-    def _count(self, topic: str, patience: Patience) -> int:
+    def _count(self, topic: str, patience: Patience, at_least: int) -> int:
         self.connect(patience)
-        if known := self._manager.cluster.partitions_for_topic(topic):
+        known = self._manager.cluster.partitions_for_topic(topic)
+        if known and len(known) >= at_least:
             return len(known)
         self.follow(topic)
         self._answer(self.look_again(), patience)

@@ -44,7 +44,7 @@ def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
         connection["sasl_oauth_token_provider"] = _provider(settings)
     if "security_protocol" in connection:
         connection["security_protocol"] = connection["security_protocol"].upper()
-    if settings.get("ssl.endpoint.identification.algorithm") == "none":
+    if str(settings.get("ssl.endpoint.identification.algorithm")).lower() == "none":
         connection["ssl_check_hostname"] = False
     return connection
 

@@ -22,5 +22,5 @@ def encoding_of(settings: dict[str, Any]) -> Encoding:
     if partitioner not in PARTITIONERS:
         raise ValueError(f"executors place keys as Java clients do (murmur2), not by partitioner {partitioner!r}")
     bounds = [int(settings[name]) for name in ("message.max.bytes", "batch.size") if name in settings]
-    codecs = [str(settings[name]) for name in ("compression.type", "compression.codec") if name in settings]
+    codecs = [str(settings[name]).lower() for name in ("compression.type", "compression.codec") if name in settings]
     return Encoding(min([LARGEST, *bounds]), codecs[0] if codecs else "none")

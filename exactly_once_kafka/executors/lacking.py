@@ -1,4 +1,4 @@
-"""What becomes of a task where the executor's Python lacks this library, or something that it needs: it says so.
+"""What becomes of a task where the executor lacks this library, or something that it needs: it says so.
 
 What is sent to an executor is a function by value, which asks for the library only when it is called. As an exception
 that would have Spark run the task again, perhaps where the library is, and the second attempt at a task may not write.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -20,6 +21,20 @@ SAID = (
     r"\[PYTHON_VERSION_MISMATCH\].*",
     r"Cannot run program .*",
 )
+
+
+FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+
+
+class Lacking(Exception):
+    """What an executor lacks to write at all; the driver may have it."""
+
+
+def look_for_files(connection: dict[str, Any]) -> None:
+    """Raises Lacking if a file that the connection needs is not on this machine."""
+    for name in FILES:
+        if (path := connection.get(name)) and not Path(path).exists():
+            raise Lacking(f"there is no file {path}")
 
 
 def lacking_in(error: str) -> str | None:

@@ -126,8 +126,9 @@ def send(
     """Send what the writers have, until at most so many bytes of it wait for an acknowledgement.
 
     `look` is called while it waits, and may raise. Raises KafkaError, and TimeoutError where a partition acknowledges
-    nothing for so many seconds.
+    nothing for so many seconds of waiting: how long the rows took to compute before is no fault of Kafka's.
     """
+    began = time.monotonic()
     while True:
         for writer in writers:
             writer.step()
@@ -136,7 +137,7 @@ def send(
         if not busy or sum(writer.waiting for writer in busy) < most:
             return
         slowest = min(busy, key=lambda writer: writer.heard)
-        if time.monotonic() - slowest.heard > seconds:
+        if time.monotonic() - max(slowest.heard, began) > seconds:
             why = f"; last: {slowest.trouble}" if slowest.trouble else ""
             raise TimeoutError(f"{slowest.topic}-{slowest.partition} acknowledged nothing for {seconds:g} s{why}")
         look()

@@ -40,18 +40,29 @@ def handed_out(
     """Return the rows so that all of a Kafka partition are in one of Spark's.
 
     `partitions` is how many the topic has, or a bound on the tasks if the rows name their topics. Where rows have to
-    change places, they go to so many `writers`; `assign` is what calls `with_writers`, in tasks of its own.
+    change places, they go to so many `writers`; `assign` is what calls `with_writers`, in tasks of its own. They also
+    do where fewer tasks would otherwise compute them than can run at once: a writer computes what it writes.
     """
-    if topic and not {"key", "partition"} & set(rows.columns):
-        return rows.coalesce(partitions)
-    if writers == 1:
-        return rows.coalesce(1)
+    anywhere = topic and not {"key", "partition"} & set(rows.columns)
+    if anywhere or writers == 1:
+        tasks = partitions if anywhere else 1
+        if _at_once(rows) <= tasks:
+            return rows.coalesce(tasks)
     fields = [field for field in rows.schema.fields if field.name != "partition"]
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
     assigned = rows.mapInArrow(assign, f"{columns}, `partition` int, `{WRITER}` int")
     by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 can only go by a hash of it
     handed: DataFrame = by_writer(writers, WRITER).drop(WRITER)
     return handed
+
+
+def _at_once(rows: DataFrame) -> int:
+    """Return how many tasks can compute the rows of a micro-batch at once, or 1 if that is not known."""
+    leaves, partitions = rows._jdf.queryExecution().analyzed().collectLeaves(), 1
+    for leaf in (leaves.apply(n) for n in range(leaves.size())):
+        if leaf.getClass().getSimpleName() == "LogicalRDD":  # what Spark hands to foreachBatch
+            partitions = max(partitions, leaf.rdd().getNumPartitions())
+    return min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
 
 
 def gathered(batches: Batches) -> Batches:

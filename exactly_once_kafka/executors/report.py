@@ -19,7 +19,7 @@ TIMED_OUT = "TimeoutError: "
 class Report:
     """`size`: of the rows, in bytes as Arrow has them; `written`: [topic, partition, records acknowledged] of each.
 
-    `code` is Kafka's for what went wrong, or None.
+    `code` is Kafka's for what went wrong, or None. `stage`: Spark's number for the stage of the task.
     """
 
     rows: int = 0
@@ -27,6 +27,7 @@ class Report:
     written: list[tuple[str, int, int]] = field(default_factory=list)
     error: str = ""
     code: int | None = None
+    stage: int | None = None
 
     @property
     def timed_out(self) -> bool:

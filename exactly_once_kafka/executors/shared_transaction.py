@@ -30,7 +30,8 @@ from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.placing import Batches, gathered, handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
-from exactly_once_kafka.executors.report import Report, counted
+from exactly_once_kafka.executors.report import AGAIN, Report, counted
+from exactly_once_kafka.executors.stage_runs import ran_once
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, as_bytes
 from exactly_once_kafka.options import LOGGER
@@ -168,7 +169,7 @@ class SharedTransaction(Transaction):
             reports = _written(task, rows.rows)
         lacking = next((report.lacking for report in reports if report.lacking), None)
         if lacking is None:
-            return reports
+            return reports if _ran_once(reports, rows.rows, patience) else [*reports, Report(error=AGAIN)]
         LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self._coordinator.name, lacking)
         self._next_batch.executors_can = False
         self._anew(task, patience)  # some may have written
@@ -181,6 +182,13 @@ class SharedTransaction(Transaction):
         """
         self._producer = self._coordinator.end(task.producer, False, patience.anew())
         return dataclasses.replace(task, producer=self._producer)
+
+
+def _ran_once(reports: list[Report], rows: DataFrame, patience: Patience) -> bool:
+    """Tell whether Spark ran each task once; there is no need to know where nothing is to be committed anyway."""
+    if not reports or any(report.error for report in reports):
+        return True
+    return ran_once(rows.sparkSession.sparkContext, {report.stage for report in reports}, patience.anew())
 
 
 def _written(task: WriteTask, rows: DataFrame) -> list[Report]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import pyarrow
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
@@ -23,8 +23,9 @@ from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.first_attempt import THREAD, in_first_attempt
 from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
+from exactly_once_kafka.executors.lacking import LACKING, Lacking, look_for_files
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
-from exactly_once_kafka.executors.placing import Batches, PartitionsOf, split, with_writers
+from exactly_once_kafka.executors.placing import Batches, split, with_writers
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
 from exactly_once_kafka.executors.report import AGAIN, Report
 from exactly_once_kafka.kafka_rows import Tags, knowing_the_last
@@ -59,8 +60,8 @@ class WriteTask:
 
     def assign(self, batches: Batches) -> Batches:
         """Give each row its Kafka partition and its writer."""
-        known: PartitionsOf = lambda _: self.partitions  # noqa: E731  no need to ask Kafka, which may be silent
-        partitions_of = known if self.topic else self._partitions_of(kept_cluster(self.connection))
+        # Of one topic there is no need to ask Kafka, which may be silent.
+        partitions_of = self._as_the_driver if self.topic else self._partitions_of(kept_cluster(self.connection))
         yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
 
     def write(self, batches: Batches) -> Batches:
@@ -72,6 +73,8 @@ class WriteTask:
         """Return what `write` reports, or what it met."""
         try:
             return write()
+        except Lacking as lacking:
+            return Report(error=f"{LACKING}{lacking}")
         except KafkaError as error:
             return Report(error=str(error), code=getattr(error, "errno", None))
         except (TimeoutError, ValueError) as error:
@@ -83,11 +86,13 @@ class WriteTask:
         first = next(filled, None)
         if not in_first_attempt(first):
             return Report(error=AGAIN)
+        look_for_files(self.connection)
         rows = itertools.chain([first] if first else [], filled)
         if (self.transactional_id, self.producer) == _given_up:
             raise TimeoutError("Kafka was silent for another task of this batch")
         try:
-            return self.write_all(kept_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
+            written = self.write_all(kept_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
+            return replace(written, stage=cast(TaskContext, TaskContext.get()).stageId())
         except TimeoutError:
             self._give_up()
             raise
@@ -105,12 +110,14 @@ class WriteTask:
         """
         cluster.produces.forget()  # what is left of a task that failed
         writers, rows, size = dict[tuple[str, int], PartitionWriter](), 0, 0
-        partitions_of, tags, spread = self._partitions_of(cluster), self._tags(), self._spread()
+        known_here = self._partitions_of(cluster)
+        partitions_of = self._as_the_driver if self.topic else known_here
+        tags, spread = self._tags(), self._spread()
         for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             parts = list(split(batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
-                if partition >= partitions_of(topic):
+                if partition >= known_here(topic, partition + 1):
                     raise UnknownTopicOrPartitionError(f"{topic}-{partition}")
                 if (topic, partition) not in writers:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
@@ -136,8 +143,12 @@ class WriteTask:
             )
             writer.add(Piece(content, piece.num_rows))
 
-    def _partitions_of(self, cluster: Cluster) -> PartitionsOf:
-        return lambda topic: cluster.partitions(topic, Patience(self.seconds))
+    def _as_the_driver(self, topic: str) -> int:
+        """Return how many partitions `topic` has for all tasks of the batch, also if some of them are newer."""
+        return self.partitions
+
+    def _partitions_of(self, cluster: Cluster) -> Callable[..., int]:
+        return lambda topic, at_least=1: cluster.partitions(topic, Patience(self.seconds), at_least)
 
     def _tags(self) -> TagBytes:
         """Return the headers of every record. Each task's part of an attempt has a name, and a total, of its own."""

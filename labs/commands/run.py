@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labs.equipment.interrupts import interrupts_wait
 
@@ -23,6 +23,11 @@ EXAMPLES = """examples:
 """
 WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
 COMPILER = "of Java: the quick one alone, which starts soonest, or all, for a long run (default: %(default)s)"
+WRITERS: dict[str, dict[str, Any]] = {
+    "by-driver": {"writers": "driver"},
+    "by-executors": {"driver_rows": 0},
+    "no-marker": {"writers": "driver"},
+}
 MISUSED = 2  # the exit code for arguments that are wrong
 
 
@@ -143,7 +148,7 @@ def _sink(arguments: argparse.Namespace, points):
         )
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 
-    kind = ExactlyOnceKafkaSink
+    kind: type[ExactlyOnceKafkaSink] = ExactlyOnceKafkaSink
     if arguments.sink == "no-marker":
         from labs.runs.staircase import WithoutMarker
 
@@ -153,9 +158,8 @@ def _sink(arguments: argparse.Namespace, points):
         arguments.sink_topic,
         bootstrap_servers=arguments.bootstrap_servers,
         transaction_timeout_ms=arguments.transaction_timeout_ms,
-        writers="executors" if arguments.sink == "by-executors" else "driver",
-        driver_rows=0,  # the lab's batches are small
         points=points,
+        **WRITERS.get(arguments.sink, {}),
     )
 
 

@@ -25,8 +25,8 @@ from labs.equipment.spark_daemon import is_executor
 from labs.faults.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-# What its option `sink` can be: the exactly-once sink, which writes from the driver or "by-executors", and lesser ones.
-SINKS = ("exactly-once", "by-executors", "no-marker", "at-least-once", "not-idempotent")
+# What its option `sink` can be: the exactly-once sink as the library makes it, or always by the same writers; or others
+SINKS = ("exactly-once", "by-driver", "by-executors", "no-marker", "at-least-once", "not-idempotent")
 
 
 class JobFailed(RuntimeError):

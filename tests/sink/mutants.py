@@ -109,10 +109,18 @@ class WritesInAnyStage(WriteTask):
             return super()._write_once(batches)
 
 
-class StagesRunAgain(Replaced):
-    """A task writes again if Spark runs its whole stage again, where it is a first attempt."""
+class StagesNotTold(Replaced):
+    """A task writes again if Spark runs its whole stage again, as one does that has no row to tell the stage by."""
 
     part, mutant = "WriteTask", WritesInAnyStage
+
+
+class StagesRunAgain(StagesNotTold):
+    """And the driver does not ask Spark for the stage's attempts either."""
+
+    def __call__(self, rows, batch_id):
+        with patch.object(shared_transaction, "ran_once", lambda *_: True):
+            super().__call__(rows, batch_id)
 
 
 class NotHandedOut(Replaced):

@@ -10,8 +10,10 @@ import tempfile
 import threading
 import uuid
 
+import pyarrow
 import pytest
 from kafka.protocol.producer.produce import ProduceRequest
+from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.executors import next_batch
@@ -343,6 +345,37 @@ def test_first_batch_that_takes_longer_to_compute_than_a_transaction_may_last_is
     assert sorted(m.value() for m in read_committed(servers, topic)) == [b"0", b"1"]
 
 
+@pytest.mark.parametrize("columns", [["string(value % 50) AS key"], []], ids=["keys", "no keys"])
+def test_partitions_that_are_added_on_the_way_are_written_to(spark, kafka, columns):
+    """The driver has heard of them, the executors have not."""
+    copy = Copy(spark, kafka[0].bootstrap_servers, 2, columns=columns)
+    sink = copy.sink()
+
+    def add_two():
+        with admin(copy.servers) as client:
+            client.create_partitions({copy.topic: 4})
+        cluster = sink._coordinator.cluster
+        eventually(lambda: cluster.partitions(copy.topic, Patience(30), at_least=4) == 4)
+
+    with copy.points.armed(At("before_write", 3, add_two)):
+        copy.once(sink)
+    assert copy.published() == ALL
+    assert {m.partition() for m in read_committed(copy.servers, copy.topic)} & {2, 3}
+
+
+def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_them(spark, kafka):
+    copy = Copy(spark, kafka[0].bootstrap_servers, 1, columns=[])
+    sink = copy.sink()
+
+    def saying_who_computes(batches):
+        task = str(TaskContext.get().partitionId())
+        for batch in batches:
+            yield pyarrow.RecordBatch.from_arrays([pyarrow.array([task] * batch.num_rows)], ["value"])
+
+    copy.once(lambda rows, batch: sink(rows.mapInArrow(saying_who_computes, "value string"), batch))
+    assert set(copy.published()) == {0, 1, 2}
+
+
 def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
     name = f"nowhere-{uuid.uuid4().hex[:8]}"
     options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 5000}
@@ -391,7 +424,7 @@ def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to
     assert any(re.search("the driver writes, since .*executors", message) for message in caplog.messages)
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd", "gzip", "snappy"])
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "gzip", "SNAPPY"])
 def test_rows_are_compressed_and_no_batch_is_larger_than_the_topic_takes(spark, publish_rows, kafka, codec):
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"c-{uuid.uuid4().hex[:8]}", 2, max_message_bytes="20000")

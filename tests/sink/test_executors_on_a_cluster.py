@@ -25,6 +25,7 @@ from tests.sink.mutants import (
     NotCounted,
     NotHandedOut,
     SilenceNotAborted,
+    StagesNotTold,
     StagesRunAgain,
     TasksRunAgain,
 )
@@ -135,6 +136,16 @@ def test_driver_killed_when_all_is_written_but_the_commit_repeats_the_batch(tria
     trial.begin()
     assert trial.end() == ""
     assert trial.audit().valid, trial.audit()
+
+
+def test_driver_notices_by_itself_that_a_stage_ran_again(trial):
+    trial = trial(partitions=2)
+    late = trial.begin_and_stop_in_the_middle(StagesNotTold)
+    trial.kill_an_executor()
+    assert AGAIN in trial.end()
+    for request in late:
+        request.deliver()
+    assert read_visible(trial.servers, trial.topic) == []
 
 
 def silence(trial, broker, file: Path, sink=ExactlyOnceKafkaSink):

@@ -86,6 +86,17 @@ def test_driver_writes_where_executors_have_no_python(spark, broker, tried, capl
     assert any(said in message for message in caplog.messages)  # not .text: once PySpark logs, that is JSON
 
 
+def test_driver_writes_where_executors_lack_a_file_of_the_connection(spark, broker, tried, caplog):
+    copy = Copy(spark, broker.bootstrap_servers, 2, columns=[])
+    sink = copy.sink()
+    sink._coordinator.connection["ssl_cafile"] = "/nowhere/ca.pem"
+    copy.once(sink)
+    assert copy.published() == ALL
+    assert tried == [1]
+    said = "executors cannot: there is no file /nowhere/ca.pem"
+    assert any(said in message for message in caplog.messages)
+
+
 def test_missing_module_of_somebody_elses_is_not_taken_for_the_librarys():
     assert lacking_in("x\nModuleNotFoundError: No module named 'theirs'\n") is None
     assert lacking_in("ValueError: said ImportError: No module named 'numpy'") is None

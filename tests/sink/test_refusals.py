@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.command import main
 from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.sink import WRITERS
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
@@ -20,6 +22,12 @@ from tests.pipeline.sink_runs import roll_back
 from tests.sink.mutants import NoPlan
 
 ALL = list(range(30))
+
+
+@pytest.fixture(params=WRITERS)
+def sink_for(sink_for, request):
+    """Make a sink as the other tests do, once with either of its writers."""
+    return functools.partial(sink_for, writers=request.param)
 
 
 @pytest.fixture
@@ -67,6 +75,19 @@ def test_checkpoint_that_lost_a_batch_is_refused_where_another_is_planned_instea
     with refused(r"another batch 1 was committed.*\{\"0\":20\}.*\{\"0\":25\}"):
         copy(sink_for(to=sink.topic), records_per_batch=15)
     assert copy.published(sink) == ALL[:20]
+
+
+def test_marker_that_is_not_decided_yet_is_waited_for_before_a_batch_is_refused(copy, sink_for, monkeypatch):
+    """As when Kafka died right after it answered a commit, and is back before it has written what ends it."""
+    sink = sink_for()
+    crash(copy, sink, "before_write", 2)
+    again = sink_for(to=sink.topic)
+    decided = again._store.read
+    monkeypatch.setattr(
+        again._store, "read", lambda patience, undecided=False: None if undecided else decided(patience)
+    )
+    copy(again)
+    assert copy.published(sink) == ALL
 
 
 def test_checkpoint_that_lost_its_last_batch_goes_on_where_the_same_is_planned_again(copy, sink_for):
@@ -214,7 +235,7 @@ def test_zombie_that_finds_its_batch_done_does_not_fence_the_living(copy, sink_f
 
 def test_reader_of_a_shared_marker_topic_waits_for_what_others_have_open(copy, sink_for):
     shared = create_topic(copy.servers, "shared-markers", 1, cleanup_policy="compact")
-    one, two = sink_for(marker_topic=shared), sink_for(marker_topic=shared)
+    one, two = sink_for(marker_topic=shared), sink_for(marker_topic=shared, writers="driver")
     crash(copy, one, "after_commit", 0)
     marker = one._store.read(Patience(30))
     one._store._forget()
