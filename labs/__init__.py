@@ -1,1 +1,1 @@
-"""The exactly-once lab: the equipment that the lessons import."""
+"""The exactly-once lab: its lessons, what they import, and the command `python -m labs`."""

@@ -4,7 +4,7 @@ The driver gets a producer id and an epoch, and lends both to the tasks; no clie
 batches are made here. A batch that is likely to be small the driver writes itself, in the same way: to hand rows to
 Python on the executors takes longer than to write them. It also writes what they cannot, for want of this library.
 
-Guarantee: the driver marks and commits only when each task ran once, wrote to partitions that no other task wrote to,
+Guarantee: the driver commits only when each task ran once, wrote to partitions that no other task wrote to,
 and has had every one of its rows acknowledged. Where it stops: Kafka 4.0 and later, with transaction version 2.
 """
 

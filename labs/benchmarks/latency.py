@@ -42,10 +42,10 @@ CLIENTS = 200
 WARM_UP = 15  # windows that do not count
 SINKS = {
     "exactly once": lambda topic, servers, **options: ExactlyOnceKafkaSink(
-        topic, topic, bootstrap_servers=servers, writers="driver", **options
+        topic, topic, bootstrap_servers=servers, **options
     ),
-    "exactly once, by executors": lambda topic, servers, **options: ExactlyOnceKafkaSink(
-        topic, topic, bootstrap_servers=servers, writers="executors", **options
+    "exactly once, by the driver": lambda topic, servers, **options: ExactlyOnceKafkaSink(
+        topic, topic, bootstrap_servers=servers, writers="driver", **options
     ),
     "at least once": lambda topic, servers, **options: AtLeastOnceKafkaSink(
         topic, bootstrap_servers=servers, **options
@@ -53,7 +53,7 @@ SINKS = {
 }
 RUNS = (
     ("exactly once", None),
-    ("exactly once, by executors", None),
+    ("exactly once, by the driver", None),
     ("at least once", None),
     ("exactly once", 1.0),
     ("exactly once", 5.0),

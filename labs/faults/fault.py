@@ -58,7 +58,9 @@ class Fault:
         if self.action == "raise":
             raise InjectedCrash(f"crashed on purpose: batch {self.batch} at {self.point}")
         if os.environ.get(JOB_MARK) != str(os.getpid()) or os.getpgrp() != os.getpid():
-            raise RuntimeError("a fault signals job processes only, and this is not one: see labs.faults.JobProcess")
+            raise RuntimeError(
+                "a fault signals job processes only, and this is not one: see labs.faults.job.JobProcess"
+            )
         if self.action == "kill":
             os.killpg(os.getpgrp(), signal.SIGKILL)
         else:

@@ -10,7 +10,7 @@ transactional id would abort what was prepared.
 
 Guarantee: after `recover` nothing prepared is left, and each decision is carried out in full.
 Where it stops: `transaction.timeout.ms`. A micro-batch that replays has no use for all this: its sink writes the
-batch again (`exactly_once`), whereas what was prepared and then timed out cannot be written again by anybody.
+batch again (`exactly_once_kafka`), whereas what was prepared and then timed out cannot be written again by anybody.
 """
 
 from __future__ import annotations
