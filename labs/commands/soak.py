@@ -1,8 +1,8 @@
 """Repeat for hours what the tests do once: chaos, sessions of the room, model against Kafka, Real-Time Mode,
 lessons, crash tests.
 
-Ten seeds of three minutes take about 50 minutes, ten sessions about 15, the kills about 15, the changes about 40, a
-hundred repeats of the crash tests about three hours on two cores.
+Ten seeds of three minutes take about 50 minutes, and more on a cluster whose executors write; ten sessions about 15,
+the kills about 15, the changes about 40, a hundred repeats of the crash tests about three hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
 """
 
@@ -25,6 +25,7 @@ The exit code is 0 only if every audit was valid and every test passed.
 """
 ROOT = Path(__file__).parents[2]
 CRASH_TESTS = ("tests/sink/test_crashes.py", "tests/sink/test_marker.py", "tests/pipeline/test_two_phase.py")
+BY_EXECUTORS = ("--executors", "2", "--sink", "by-executors", "--least", "driver=10", "executor=5", "broker=2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +73,7 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         options = ["--seed", str(seed), "--minutes", f"{arguments.minutes:g}", "--output", str(output)]
         yield f"chaos-seed-{seed}", [*python, "labs", "chaos", *options]
+        yield f"executors-seed-{seed}", [*python, "labs", "chaos", *BY_EXECUTORS, *options]
     if arguments.sessions:
         yield "sessions", [*python, "labs.room.sessions", "--seeds", str(arguments.sessions)]
     if arguments.walks:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from exactly_once_kafka.executors.shared_transaction import KEEPS_CORE
-from exactly_once_kafka.points import BEFORE_COMMIT
+from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_WRITE, FAULT_POINTS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
@@ -127,12 +127,14 @@ def test_executor_killed_while_it_writes_fails_the_batch_which_is_repeated(trial
     assert trial.audit().valid, trial.audit()
 
 
-def test_driver_killed_when_all_is_written_but_the_commit_repeats_the_batch(trial):
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_driver_killed_at_any_point_of_a_batch_neither_loses_nor_doubles(trial, point):
     trial = trial(partitions=2)
-    trial.begin(die_at=BEFORE_COMMIT)
+    trial.begin(die_at=point)
     assert trial.end() == "killed"
-    assert len(read_visible(trial.servers, trial.topic, "read_uncommitted")) == ROWS
-    assert read_visible(trial.servers, trial.topic) == []
+    written, committed = point != BEFORE_WRITE, point in (AFTER_COMMIT, BEFORE_CHECKPOINT)
+    assert len(read_visible(trial.servers, trial.topic, "read_uncommitted")) == (ROWS if written else 0)
+    assert len(read_visible(trial.servers, trial.topic)) == (ROWS if committed else 0)
     trial.begin()
     assert trial.end() == ""
     assert trial.audit().valid, trial.audit()
