@@ -43,6 +43,12 @@ class KeptToken:
                 self._good_until = expires - REST * (expires - now)
             return self._token
 
+    def renew(self, other: KeptToken) -> None:
+        """Take the token of another one if it is good for longer."""
+        with self._lock:
+            if other._good_until > self._good_until:
+                self._token, self._good_until = other._token, other._good_until
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what goes to an executor: the token as well, which it need not ask for then."""
         with self._lock:

@@ -8,13 +8,16 @@ from typing import Any
 from exactly_once_kafka.executors.cluster import Cluster
 
 _clusters: dict[str, Cluster] = {}
+_providers: dict[str, Any] = {}  # of the tokens that they log in with, if they do
 
 
 def kept_cluster(connection: dict[str, Any]) -> Cluster:
-    """Return the cluster to which these settings of kafka-python's lead."""
-    key = _key(connection)
+    """Return the cluster to which these settings of kafka-python's lead; it logs in with the newest token."""
+    key, provider = _key(connection), connection.get("sasl_oauth_token_provider")
     if key not in _clusters:
-        _clusters[key] = Cluster(connection)
+        _clusters[key], _providers[key] = Cluster(connection), provider
+    elif provider is not None:
+        _providers[key].renew(provider)
     return _clusters[key]
 
 

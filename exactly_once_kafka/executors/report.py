@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,10 @@ from exactly_once_kafka.executors.lacking import LACKING
 
 AGAIN = "a task was run again"
 TIMED_OUT = "TimeoutError: "
+
+
+class Unassigned(Exception):
+    """A task that gives rows their Kafka partitions could not; it hands over rows, so its report is this one's text."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,12 @@ class Report:
     @classmethod
     def parse(cls, text: str) -> Report:
         return cls(**json.loads(text))
+
+    @classmethod
+    def in_trace(cls, trace: str) -> Report | None:
+        """Return the report of a task that failed as Unassigned, if it did."""
+        found = re.search(rf"{Unassigned.__name__}: (\{{.*\}})$", trace, re.MULTILINE)
+        return cls.parse(found[1]) if found else None
 
     def __str__(self) -> str:
         return json.dumps(vars(self))

@@ -198,6 +198,8 @@ def _written(task: WriteTask, rows: DataFrame) -> list[Report]:
     try:
         answers = first_known.mapInArrow(reporting(task.write), "report string").collect()
     except (PythonException, Py4JJavaError) as error:
+        if report := Report.in_trace(str(error)):
+            return [report]
         if (lacking := lacking_in(str(error))) is None:
             raise
         return [Report(error=LACKING + lacking)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from exactly_once_kafka.tokens import Token
+from exactly_once_kafka.tokens import KeptToken, Token
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python comes without types
@@ -27,6 +27,11 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-pytho
         """Return the fourth of (token, expiry, principal, extensions), which may end earlier."""
         token = self._oauth_cb(self._config)
         return dict(token[3] or {}) if len(token) > 3 else {}
+
+    def renew(self, taken_along: TokenProvider) -> None:
+        """Take the token that a later task has brought from the driver, if it is good for longer."""
+        if isinstance(self._oauth_cb, KeptToken) and isinstance(taken_along._oauth_cb, KeptToken):
+            self._oauth_cb.renew(taken_along._oauth_cb)
 
     def __repr__(self) -> str:
         return f"tokens {self._name}"

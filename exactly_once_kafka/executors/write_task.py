@@ -27,12 +27,13 @@ from exactly_once_kafka.executors.lacking import LACKING, Lacking, look_for_file
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.executors.placing import Batches, split, with_writers
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
-from exactly_once_kafka.executors.report import AGAIN, Report
+from exactly_once_kafka.executors.report import AGAIN, Report, Unassigned
 from exactly_once_kafka.kafka_rows import Tags, knowing_the_last
 from exactly_once_kafka.patience import Patience
 
 TagBytes = list[tuple[str, bytes]]
 
+MET = (KafkaError, TimeoutError, ValueError, Lacking)
 MOST_WAITING = 16 << 20  # bytes of a task that are not acknowledged
 
 # Of this process, which Spark uses again for later tasks: the transaction for which Kafka was silent last.
@@ -60,9 +61,12 @@ class WriteTask:
 
     def assign(self, batches: Batches) -> Batches:
         """Give each row its Kafka partition and its writer."""
-        # Of one topic there is no need to ask Kafka, which may be silent.
-        partitions_of = self._as_the_driver if self.topic else self._partitions_of(kept_cluster(self.connection))
-        yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
+        try:
+            # Of one topic there is no need to ask Kafka, which may be silent.
+            partitions_of = self._as_the_driver if self.topic else self._partitions_of(self._cluster())
+            yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
+        except MET as error:
+            raise Unassigned(str(_report_of(error))) from error
 
     def write(self, batches: Batches) -> Batches:
         """Write all rows, and yield one row: the report, as JSON in the column `report`."""
@@ -73,12 +77,8 @@ class WriteTask:
         """Return what `write` reports, or what it met."""
         try:
             return write()
-        except Lacking as lacking:
-            return Report(error=f"{LACKING}{lacking}")
-        except KafkaError as error:
-            return Report(error=str(error), code=getattr(error, "errno", None))
-        except (TimeoutError, ValueError) as error:
-            return Report(error=f"{type(error).__name__}: {error}")
+        except MET as error:
+            return _report_of(error)
 
     def _write_once(self, batches: Batches) -> Report:
         """Write all rows unless this is not the first attempt at it."""
@@ -86,12 +86,11 @@ class WriteTask:
         first = next(filled, None)
         if not in_first_attempt(first):
             return Report(error=AGAIN)
-        look_for_files(self.connection)
         rows = itertools.chain([first] if first else [], filled)
         if (self.transactional_id, self.producer) == _given_up:
             raise TimeoutError("Kafka was silent for another task of this batch")
         try:
-            written = self.write_all(kept_cluster(self.connection), (batch.drop_columns(THREAD) for batch in rows))
+            written = self.write_all(self._cluster(), (batch.drop_columns(THREAD) for batch in rows))
             return replace(written, stage=cast(TaskContext, TaskContext.get()).stageId())
         except TimeoutError:
             self._give_up()
@@ -143,6 +142,11 @@ class WriteTask:
             )
             writer.add(Piece(content, piece.num_rows))
 
+    def _cluster(self) -> Cluster:
+        """Return the connections of this process. Raises Lacking."""
+        look_for_files(self.connection)
+        return kept_cluster(self.connection)
+
     def _as_the_driver(self, topic: str) -> int:
         """Return how many partitions `topic` has for all tasks of the batch, also if some of them are newer."""
         return self.partitions
@@ -159,3 +163,11 @@ class WriteTask:
     def _spread(self) -> int:
         context = TaskContext.get()
         return self.spread + (context.partitionId() if context else 0)
+
+
+def _report_of(error: Exception) -> Report:
+    if isinstance(error, Lacking):
+        return Report(error=f"{LACKING}{error}")
+    if isinstance(error, KafkaError):
+        return Report(error=str(error), code=getattr(error, "errno", None))
+    return Report(error=f"{type(error).__name__}: {error}")

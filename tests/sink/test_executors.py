@@ -319,16 +319,18 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
         (["'v' AS value", "'large' AS topic", f"cast(array(NULL) AS {HEADERS}) AS headers"], "null"),
         (["repeat('x', 2000000) AS value", "'large' AS topic"], "is larger than the topic's max"),
         (["'v' AS value", "'large' AS topic", "7 AS partition"], "no such topic or partition"),
+        (["'v' AS value", "'nowhere' AS topic"], "no such topic or partition"),
     ],
-    ids=["no topic", "null header", "too large", "no such partition"],
+    ids=["no topic", "null header", "too large", "no such partition", "no such topic"],
 )
 def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, publish_rows, kafka, columns, complaint):
     servers = kafka[0].bootstrap_servers
     name = f"refused-{uuid.uuid4().hex[:8]}"
     create_topic(servers, "large", 1)
     sink = ExactlyOnceKafkaSink(name, bootstrap_servers=servers, transaction_timeout_ms=5000, **BY_EXECUTORS)
-    with pytest.raises(StreamingQueryException, match=complaint):
+    with pytest.raises(StreamingQueryException, match=complaint) as failure:
         publish_rows(sink, spark.range(3, numPartitions=2).selectExpr(*columns))
+    assert "PythonException" not in str(failure.value), "it is not the sink that says it"
     assert not read_committed(servers, "large")
 
 

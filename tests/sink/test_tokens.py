@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pyspark import cloudpickle
 
+from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
+from exactly_once_kafka.executors.token_provider import TokenProvider
 from exactly_once_kafka.tokens import KeptToken, with_kept_tokens
 
 OIDC = {
@@ -93,6 +95,25 @@ def test_an_executor_takes_the_drivers_token_along_and_asks_when_that_is_used_up
     taken_along._good_until = 0
     taken_along("")
     assert asked.exists()
+
+
+def test_a_kept_connection_logs_in_with_the_newest_token_that_a_task_brings():
+    issued = iter(["first", "second"])
+    of_driver = KeptToken(lambda _: (next(issued), time.time() + 3600))
+    provider = TokenProvider(of_driver, "")
+
+    def of_task():
+        provider.token()
+        taken_along = {"sasl_oauth_token_provider": pickle.loads(cloudpickle.dumps(provider))}
+        return {"bootstrap_servers": "127.0.0.1:1", "sasl_mechanism": "OAUTHBEARER", **taken_along}
+
+    first = of_task()
+    cluster = kept_cluster(first)
+    assert first["sasl_oauth_token_provider"].token() == "first"
+    of_driver._good_until = 0
+    assert kept_cluster(of_task()) is cluster
+    assert first["sasl_oauth_token_provider"].token() == "second"
+    end_connections(first)
 
 
 def test_a_client_with_a_secret_is_given_a_token_once():
