@@ -22,7 +22,7 @@ from exactly_once_kafka.patience import SLICE, Patience
 from exactly_once_kafka.producer import aborting_on_failure, commit
 from exactly_once_kafka.send import acknowledged
 
-OLD_SLICE = 1  # seconds: a group's coordinator may have to be found first
+LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first
 NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 READER = {
     "isolation.level": "read_committed",
@@ -82,7 +82,7 @@ class MarkerStore:
             return None
         while not self._no_group:  # who may not read the group cannot have kept a marker there
             try:
-                [found] = self._reader().committed([TopicPartition(self._old_topic, 0)], timeout=OLD_SLICE)
+                [found] = self._reader().committed([TopicPartition(self._old_topic, 0)], timeout=LONG_SLICE)
                 if found.error:
                     raise KafkaException(found.error)
                 return Marker(found.offset, found.metadata) if found.offset >= 0 and found.metadata else None
@@ -118,6 +118,8 @@ class MarkerStore:
         Each reading asks for the partition anew, so that nothing is taken for its end that was asked for earlier.
         """
         consumer, partition = self._reader(), TopicPartition(self.topic.name, 0, self._position)
+        if not undecided:
+            self._await_leader(consumer, partition, patience)
         consumer.assign([partition])
         try:
             while True:
@@ -148,6 +150,25 @@ class MarkerStore:
                         return
         finally:
             consumer.unassign()
+
+    def _await_leader(self, consumer: Consumer, partition: TopicPartition, patience: Patience) -> None:
+        """Wait until the partition's leader shows all that was committed under the one before it.
+
+        It says so when it is asked for the partition's end (KIP-207), and not to who reads up to there.
+        """
+        while True:
+            try:
+                consumer.get_watermark_offsets(partition, timeout=LONG_SLICE, cached=False)
+                return
+            except KafkaException as error:
+                self._hear(consumer.poll(0))  # tells error_cb too
+                if self._refusal or error.args[0].code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
+                    return  # reading will meet the same, and say it
+                if not patience.lasts():
+                    raise TimeoutError(
+                        f"the end of topic {self.topic.name!r} could not be found: {self._why()} ({error})"
+                    ) from error
+                time.sleep(SLICE)
 
     def _hear(self, message: Message | None) -> KafkaError | None:
         """Return the error of a message, if it is one; and note that the group is closed to this user."""

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.cause import true_cause
-from exactly_once_kafka.marker import OLD_SLICE, READER, MarkerStore, parsed, value_of
+from exactly_once_kafka.marker import LONG_SLICE, READER, MarkerStore, parsed, value_of
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET
 from exactly_once_kafka.patience import SLICE, Patience
 
@@ -48,7 +48,7 @@ class SourceMarker(MarkerStore):
     def _of_group(self, patience: Patience) -> Marker | None:
         while True:
             try:
-                [found] = self._reader().committed([TopicPartition(self.topic.name, 0)], timeout=OLD_SLICE)
+                [found] = self._reader().committed([TopicPartition(self.topic.name, 0)], timeout=LONG_SLICE)
                 if found.error:
                     raise KafkaException(found.error)
                 return parsed(found.metadata) if found.offset >= 0 and found.metadata else None
