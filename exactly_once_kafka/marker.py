@@ -23,6 +23,7 @@ from exactly_once_kafka.producer import aborting_on_failure, commit
 from exactly_once_kafka.send import acknowledged
 
 LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first
+MOST_SLICES = 8  # seconds: for a leader that is slow
 NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 READER = {
     "isolation.level": "read_committed",
@@ -118,8 +119,7 @@ class MarkerStore:
         Each reading asks for the partition anew, so that nothing is taken for its end that was asked for earlier.
         """
         consumer, partition = self._reader(), TopicPartition(self.topic.name, 0, self._position)
-        if not undecided:
-            self._await_leader(consumer, partition, patience)
+        least = 0 if undecided else self._committed_end(consumer, partition, patience)
         consumer.assign([partition])
         try:
             while True:
@@ -134,7 +134,7 @@ class MarkerStore:
                 if error := self._hear(message):
                     # The end of what is decided. The end of the topic came with the same answer, or a later one.
                     if error.code() == KafkaError._PARTITION_EOF:
-                        if undecided or offset >= consumer.get_watermark_offsets(partition, cached=True)[1]:
+                        if undecided or offset >= max(least, self._shown_end(consumer, partition)):
                             self._position = offset
                             return
                     elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # it is another topic by now
@@ -145,30 +145,43 @@ class MarkerStore:
                 elif message.key() == self.name.encode():
                     self._last = parsed(message.value() or b"")
                     # What is committed has its commit behind it. If one offset is left, that is it, and the end.
-                    if offset + 2 == consumer.get_watermark_offsets(partition, cached=True)[1]:
+                    if offset + 2 == max(least, self._shown_end(consumer, partition)):
                         self._position = offset + 2
                         return
         finally:
             consumer.unassign()
 
-    def _await_leader(self, consumer: Consumer, partition: TopicPartition, patience: Patience) -> None:
-        """Wait until the partition's leader shows all that was committed under the one before it.
+    def _committed_end(self, consumer: Consumer, partition: TopicPartition, patience: Patience) -> int:
+        """Return an offset up to which the partition is to be read; 0 where reading will meet what stands against it.
 
-        It says so when it is asked for the partition's end (KIP-207), and not to who reads up to there.
+        A new leader may show less, for a moment, than was committed under the last one. It gives no end then (KIP-207).
         """
+        timeout = LONG_SLICE
         while True:
             try:
-                consumer.get_watermark_offsets(partition, timeout=LONG_SLICE, cached=False)
-                return
+                return int(consumer.get_watermark_offsets(partition, timeout=timeout, cached=False)[1])
             except KafkaException as error:
                 self._hear(consumer.poll(0))  # tells error_cb too
-                if self._refusal or error.args[0].code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
-                    return  # reading will meet the same, and say it
+                if self._refusal or self._is_refused(consumer, error.args[0].code()):
+                    return 0
                 if not patience.lasts():
                     raise TimeoutError(
                         f"the end of topic {self.topic.name!r} could not be found: {self._why()} ({error})"
                     ) from error
                 time.sleep(SLICE)
+                timeout = min(2 * timeout, MOST_SLICES)
+
+    def _is_refused(self, consumer: Consumer, code: int) -> bool:
+        """Tell whether the topic is not there, or not for this user. A partition without a leader is unknown, too."""
+        if code not in (KafkaError.TOPIC_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
+            return False
+        with contextlib.suppress(KafkaException):
+            return consumer.list_topics(self.topic.name, timeout=LONG_SLICE).topics[self.topic.name].error is not None
+        return False
+
+    def _shown_end(self, consumer: Consumer, partition: TopicPartition) -> int:
+        """Return the end that the last answer showed."""
+        return int(consumer.get_watermark_offsets(partition, cached=True)[1])
 
     def _hear(self, message: Message | None) -> KafkaError | None:
         """Return the error of a message, if it is one; and note that the group is closed to this user."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-SLICE = 0.1  # seconds: no call to Kafka waits longer in one piece, so that a stopped query ends soon
+SLICE = 0.1  # seconds: most calls to Kafka wait no longer in one piece, so that a stopped query ends soon
 ASK = 0.5  # seconds between two looks at the query
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 BEFORE_WRITE = "before_write"  # the batch is planned (its offsets are in the checkpoint), nothing is written
-MID_TRANSACTION = "mid_transaction"  # rows are in Kafka, the transaction is open: the first, or all that executors had
+MID_TRANSACTION = (
+    "mid_transaction"  # the first rows are in Kafka, or all if executors wrote, and the transaction is open
+)
 BEFORE_COMMIT = "before_commit"  # all rows and the marker are sent, the transaction is open
 AFTER_COMMIT = "after_commit"  # the rows are visible to every reader
 BEFORE_CHECKPOINT = "before_checkpoint"  # the sink is done; Spark has not yet written that to its commit log

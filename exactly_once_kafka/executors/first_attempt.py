@@ -20,7 +20,7 @@ ATTEMPT_OF_STAGE = re.compile(r" in stage \d+\.(\d+) ")
 def in_first_attempt(first: pyarrow.RecordBatch | None) -> bool:
     """Tell whether task and stage run for the first time. If that is not said, they do not.
 
-    `first` are the first of the task's rows, or None if it has none: then the stage is left to the driver (`ran_once`).
+    `first` are the first of the task's rows, or None if it has none: then the driver looks at the stage (`ran_again`).
     """
     context = TaskContext.get()
     return context is not None and context.attemptNumber() == 0 and (first is None or of_first_stage(first))

@@ -22,8 +22,9 @@ def kept_cluster(connection: dict[str, Any]) -> Cluster:
 
 
 def end_connections(connection: dict[str, Any]) -> None:
-    """End its connections, and with them what is under way."""
-    _clusters.pop(_key(connection)).close()
+    """End its connections, if there are any, and with them what is under way."""
+    if cluster := _clusters.pop(_key(connection), None):
+        cluster.close()
 
 
 def _key(connection: dict[str, Any]) -> str:

@@ -6,9 +6,9 @@ that would have Spark run the task again, perhaps where the library is, and the 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -31,10 +31,10 @@ class Lacking(Exception):
 
 
 def look_for_files(connection: dict[str, Any]) -> None:
-    """Raises Lacking if a file that the connection needs is not on this machine."""
+    """Raises Lacking if a file that the connection needs cannot be read on this machine."""
     for name in FILES:
-        if (path := connection.get(name)) and not Path(path).exists():
-            raise Lacking(f"there is no file {path}")
+        if (path := connection.get(name)) and not os.access(path, os.R_OK):
+            raise Lacking(f"file {path} is not there, or not to be read")
 
 
 def lacking_in(error: str) -> str | None:

@@ -20,6 +20,7 @@ from exactly_once_kafka.executors.arrays import booleans, int32s, integers
 from exactly_once_kafka.executors.partitioner import partitions_of as partitions_of_keys
 from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS
 
+SLOWER = 2  # times, that rows may take to compute lest they change places, which takes as long as to write them
 WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
 
 PartitionsOf = Callable[[str], int]
@@ -41,12 +42,12 @@ def handed_out(
 
     `partitions` is how many the topic has, or a bound on the tasks if the rows name their topics. Where rows have to
     change places, they go to so many `writers`; `assign` is what calls `with_writers`, in tasks of its own. They also
-    do where fewer tasks would otherwise compute them than can run at once: a writer computes what it writes.
+    do where far fewer tasks would otherwise compute them than can run at once: a writer computes what it writes.
     """
     anywhere = topic and not {"key", "partition"} & set(rows.columns)
     if anywhere or writers == 1:
         tasks = partitions if anywhere else 1
-        if _at_once(rows) <= tasks:
+        if _at_once(rows) <= SLOWER * tasks:
             return rows.coalesce(tasks)
     fields = [field for field in rows.schema.fields if field.name != "partition"]
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
 from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.errors import Incomplete
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.first_attempt import THREAD, THREAD_OF_FIRST_ROW
 from exactly_once_kafka.executors.lacking import LACKING, lacking_in, reporting
@@ -31,7 +32,7 @@ from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.placing import Batches, gathered, handed_out
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import AGAIN, Report, counted
-from exactly_once_kafka.executors.stage_runs import ran_once
+from exactly_once_kafka.executors.stage_runs import ran_again
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, as_bytes
 from exactly_once_kafka.options import LOGGER
@@ -169,7 +170,7 @@ class SharedTransaction(Transaction):
             reports = _written(task, rows.rows)
         lacking = next((report.lacking for report in reports if report.lacking), None)
         if lacking is None:
-            return reports if _ran_once(reports, rows.rows, patience) else [*reports, Report(error=AGAIN)]
+            return [*reports, Report(error=AGAIN)] if _ran_again(reports, rows.rows) else reports
         LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self._coordinator.name, lacking)
         self._next_batch.executors_can = False
         self._anew(task, patience)  # some may have written
@@ -184,11 +185,14 @@ class SharedTransaction(Transaction):
         return dataclasses.replace(task, producer=self._producer)
 
 
-def _ran_once(reports: list[Report], rows: DataFrame, patience: Patience) -> bool:
-    """Tell whether Spark ran each task once; there is no need to know where nothing is to be committed anyway."""
+def _ran_again(reports: list[Report], rows: DataFrame) -> bool:
+    """Tell whether Spark ran tasks again, where that would have to be committed. Raises Incomplete."""
     if not reports or any(report.error for report in reports):
-        return True
-    return ran_once(rows.sparkSession.sparkContext, {report.stage for report in reports}, patience.anew())
+        return False
+    again = ran_again(rows.sparkSession.sparkContext, {report.stage for report in reports})
+    if again is None and not all(report.rows for report in reports):  # tasks with rows can tell themselves
+        raise Incomplete("Spark does not say whether it ran tasks again; spark.ui.retainedStages may be too small")
+    return bool(again)
 
 
 def _written(task: WriteTask, rows: DataFrame) -> list[Report]:

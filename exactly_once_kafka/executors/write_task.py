@@ -66,6 +66,8 @@ class WriteTask:
             partitions_of = self._as_the_driver if self.topic else self._partitions_of(self._cluster())
             yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
         except MET as error:
+            if isinstance(error, TimeoutError):
+                self._give_up()
             raise Unassigned(str(_report_of(error))) from error
 
     def write(self, batches: Batches) -> Batches:
@@ -87,8 +89,6 @@ class WriteTask:
         if not in_first_attempt(first):
             return Report(error=AGAIN)
         rows = itertools.chain([first] if first else [], filled)
-        if (self.transactional_id, self.producer) == _given_up:
-            raise TimeoutError("Kafka was silent for another task of this batch")
         try:
             written = self.write_all(self._cluster(), (batch.drop_columns(THREAD) for batch in rows))
             return replace(written, stage=cast(TaskContext, TaskContext.get()).stageId())
@@ -116,7 +116,7 @@ class WriteTask:
             rows, size = rows + batch.num_rows, size + batch.nbytes
             parts = list(split(batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
-                if partition >= known_here(topic, partition + 1):
+                if partition >= max(known_here(topic, partition + 1), partitions_of(topic)):
                     raise UnknownTopicOrPartitionError(f"{topic}-{partition}")
                 if (topic, partition) not in writers:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
@@ -143,7 +143,9 @@ class WriteTask:
             writer.add(Piece(content, piece.num_rows))
 
     def _cluster(self) -> Cluster:
-        """Return the connections of this process. Raises Lacking."""
+        """Return the connections of this process. Raises Lacking; TimeoutError if Kafka was silent for another task."""
+        if (self.transactional_id, self.producer) == _given_up:
+            raise TimeoutError("Kafka was silent for another task of this batch")
         look_for_files(self.connection)
         return kept_cluster(self.connection)
 

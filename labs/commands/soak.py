@@ -18,7 +18,7 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --minutes 0.5 --sessions 1 --walks 1 --kills 3 --no-changes --repeats 1  try it out
+  python -m labs soak --seeds 1 --sessions 1 --walks 1 --kills 3 --no-changes --repeats 1  try it out
   python -m labs soak --seeds 0 --sessions 0 --walks 0 --kills 0 --no-changes --tests tests/sink  one part, 100 times
 
 The exit code is 0 only if every audit was valid and every test passed.

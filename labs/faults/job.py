@@ -25,7 +25,7 @@ from labs.equipment.spark_daemon import is_executor
 from labs.faults.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-# What its option `sink` can be: the exactly-once sink as the library makes it, or always by the same writers; or others
+# What its option `sink` can be: the exactly-once sink as the library makes it, or with one writer; and lesser ones.
 SINKS = ("exactly-once", "by-driver", "by-executors", "no-marker", "at-least-once", "not-idempotent")
 
 

@@ -16,7 +16,7 @@ from kafka.protocol.producer.produce import ProduceRequest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.executors import next_batch
+from exactly_once_kafka.executors import next_batch, placing
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.shared_transaction import SharedTransaction
@@ -365,7 +365,8 @@ def test_partitions_that_are_added_on_the_way_are_written_to(spark, kafka, colum
     assert {m.partition() for m in read_committed(copy.servers, copy.topic)} & {2, 3}
 
 
-def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_them(spark, kafka):
+def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_them(spark, kafka, monkeypatch):
+    monkeypatch.setattr(placing, "SLOWER", 1)  # for this Spark has two cores
     copy = Copy(spark, kafka[0].bootstrap_servers, 1, columns=[])
     sink = copy.sink()
 

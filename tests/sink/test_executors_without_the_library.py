@@ -93,7 +93,7 @@ def test_driver_writes_where_executors_lack_a_file_of_the_connection(spark, brok
     copy.once(sink)
     assert copy.published() == ALL
     assert tried == [1]
-    said = "executors cannot: there is no file /nowhere/ca.pem"
+    said = "executors cannot: file /nowhere/ca.pem is not there"
     assert any(said in message for message in caplog.messages)
 
 
