@@ -21,8 +21,6 @@ SAID = (
     r"\[PYTHON_VERSION_MISMATCH\].*",
     r"Cannot run program .*",
 )
-
-
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 

@@ -23,7 +23,8 @@ EXAMPLES = """examples:
 """
 WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
 COMPILER = "of Java: the quick one alone, which starts soonest, or all, for a long run (default: %(default)s)"
-WRITERS: dict[str, dict[str, Any]] = {
+# How the exactly-once sink of that name differs from the library's default.
+SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-driver": {"writers": "driver"},
     "by-executors": {"driver_rows": 0},
     "no-marker": {"writers": "driver"},
@@ -159,7 +160,7 @@ def _sink(arguments: argparse.Namespace, points):
         bootstrap_servers=arguments.bootstrap_servers,
         transaction_timeout_ms=arguments.transaction_timeout_ms,
         points=points,
-        **WRITERS.get(arguments.sink, {}),
+        **SINK_OPTIONS.get(arguments.sink, {}),
     )
 
 
