@@ -54,6 +54,12 @@ def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[s
             "is lost",
             "If no other query has the name, raise transaction_timeout_ms above the longest batch; restart the query",
         )
+    if code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
+        return (
+            "Kafka does not know this producer any more: its transactional id has expired, which takes "
+            "transactional.id.expiration.ms (a week, unless set), or a newer producer of this name has taken over",
+            "Restart the query",
+        )
     if code in FENCED:
         return (
             "fenced: a newer producer of this name has taken over, in another query or a restarted one",

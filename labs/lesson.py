@@ -24,7 +24,6 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
     from labs.evidence.checkpoint.state import counts_in_flight
     from labs.evidence.plots.batch_plot import plot_batches
-    from labs.evidence.plots.chaos_plot import plot_chaos
     from labs.evidence.plots.checkpoint_plot import plot_checkpoint
     from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
     from labs.evidence.plots.count_plots import plot_audit
@@ -77,6 +76,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.runs.attack.sinks import wrong_sink
     from labs.runs.attack.source import source_of
     from labs.runs.chaos import run_chaos
+    from labs.runs.chaos_plot import plot_chaos
     from labs.runs.cost import measure_cost
     from labs.runs.engine_report import recorded_engines
     from labs.runs.own_real_time import OwnRealTimeSink

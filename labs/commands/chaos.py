@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     from exactly_once_kafka.points import FAULT_POINTS
     from labs.commands.console import plain_console
-    from labs.evidence.plots.chaos_plot import plot_chaos
     from labs.evidence.plots.style import figure_of
     from labs.faults.chaos.plan import KINDS, WITHOUT_EXECUTORS, ChaosPlan
     from labs.runs.chaos import run_chaos
+    from labs.runs.chaos_plot import plot_chaos
 
     kinds = tuple(arguments.faults or (KINDS if arguments.executors else WITHOUT_EXECUTORS))
     plan = ChaosPlan(

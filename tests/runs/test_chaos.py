@@ -56,7 +56,7 @@ def test_impossible_fault_is_one_clear_line(capsys):
 
 def test_lane_draws_the_same_for_a_seed():
     class Recording(lane.Lane):
-        name_of_lane, gap = "recording", (0.0, 0.001)
+        lane_name, gap = "recording", (0.0, 0.001)
 
         def strike(self, kind):
             drawn.append((kind, self.random.random()))
@@ -76,7 +76,7 @@ def test_lane_draws_the_same_for_a_seed():
 
 def test_lane_that_breaks_ends_and_keeps_its_error():
     class Broken(lane.Lane):
-        name_of_lane, gap = "broken", (0.0, 0.0)
+        lane_name, gap = "broken", (0.0, 0.0)
 
         def strike(self, kind):
             raise RuntimeError("no broker to kill")

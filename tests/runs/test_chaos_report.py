@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from labs.evidence.auditor.audit import Result, audit
-from labs.evidence.plots.chaos_plot import plot_chaos
 from labs.faults.chaos.journal import Strike
 from labs.faults.chaos.plan import ChaosPlan
+from labs.runs.chaos_plot import plot_chaos
 from labs.runs.chaos_report import ON_ITS_WAY_TO_A_SPARE, ChaosReport, Sample, recoveries
 
 ONCE = (Result(0, "a", 1),)

@@ -7,6 +7,7 @@ import uuid
 import pyarrow
 import pytest
 from confluent_kafka import KafkaException
+from kafka.errors import InvalidProducerEpochError
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.coordinator import Coordinator
@@ -19,6 +20,7 @@ from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
 
 PARTITIONS, ROWS = 4, 100
+LAST_EPOCH = 32766  # that Kafka gives to a producer
 VALUES = [str(number).encode() for number in range(ROWS)]
 
 
@@ -102,3 +104,21 @@ def test_abort_of_a_driver_that_a_newer_one_has_fenced_gives_no_epoch(sink, writ
         sink.end(older, False)
     sink.end(newer, True)
     assert sink.visible() == [*range(ROWS)]
+
+
+def test_epochs_that_are_used_up_are_followed_by_another_id_and_their_last_one_is_refused(sink):
+    last = sink.fence()
+    while last.epoch < LAST_EPOCH:
+        last = sink.fence()
+    sink.write(last)
+    following = sink.end(last, True)
+    assert following.id != last.id
+    assert following.epoch == 0
+    assert sink.end(last, True) == following
+    with pytest.raises(InvalidProducerEpochError):
+        sink.write(last)
+    sink.write(following)
+    with pytest.raises(KafkaException, match="not currently assigned"):
+        sink.end(last, True)
+    assert sink.end(following, True) == (following.id, 1)
+    assert sink.visible() == sorted([*range(ROWS)] * 2)

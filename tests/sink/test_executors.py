@@ -27,6 +27,7 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
 from labs.evidence.readers.results import read_committed
+from labs.evidence.readers.transactions import wait_until_ended
 from labs.faults.fault import Fault, FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
@@ -327,10 +328,11 @@ def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, pub
     servers = kafka[0].bootstrap_servers
     name = f"refused-{uuid.uuid4().hex[:8]}"
     create_topic(servers, "large", 1)
-    sink = ExactlyOnceKafkaSink(name, bootstrap_servers=servers, transaction_timeout_ms=5000, **BY_EXECUTORS)
+    sink = ExactlyOnceKafkaSink(name, bootstrap_servers=servers, transaction_timeout_ms=120_000, **BY_EXECUTORS)
     with pytest.raises(StreamingQueryException, match=complaint) as failure:
         publish_rows(sink, spark.range(3, numPartitions=2).selectExpr(*columns))
     assert "PythonException" not in str(failure.value), "it is not the sink that says it"
+    assert not wait_until_ended(servers, name, timeout=60).open, "the sink has left it to Kafka"
     assert not read_committed(servers, "large")
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from labs.pipeline.log.access_log import Access
-from labs.pipeline.records import WINDOW_MS
+from labs.pipeline.records import WINDOW_MS, window_start
 
 
 class Expected:
@@ -21,7 +21,7 @@ class Expected:
         counts, window_ms = self.counts, self._window_ms
         for access in accesses:
             time_ms, ip = access
-            counts[time_ms - time_ms % window_ms, ip] += 1
+            counts[window_start(time_ms, window_ms), ip] += 1
             yield access
 
 

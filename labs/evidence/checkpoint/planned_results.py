@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from labs.evidence.checkpoint.checkpoint import Batch, Checkpoint, CheckpointError
 from labs.evidence.readers.results import position, read_to_end
-from labs.pipeline.records import CLOSING_IP, SOURCE_TOPIC, WINDOW_MS, parse_source_value
+from labs.pipeline.records import CLOSING_IP, SOURCE_TOPIC, WINDOW_MS, parse_source_value, window_start
 
 Key = tuple[int, str]  # (window start in epoch millis, IP)
 SourceRecord = tuple[int, int, int | None, str | None]  # partition, offset, and if well-formed event time, IP
@@ -73,7 +73,7 @@ def planned_results(
         elif time_ms is None or ip is None:
             result.malformed += 1
         elif ip != CLOSING_IP:
-            window = time_ms - time_ms % window_ms
+            window = window_start(time_ms, window_ms)
             if k and window + window_ms <= watermarks[k - 1]:
                 result.dropped[window, ip] += 1
             else:

@@ -71,7 +71,8 @@ class Actors(BasePlayer[Driver]):
             return ""
         driver = self._driver(event.actor)
         if event.action in ("freeze", "wake"):
-            driver.sleep() if event.action == "freeze" else driver.wake()
+            strike = driver.sleep if event.action == "freeze" else driver.wake
+            strike()
             return ""
         return self._drive(driver, event)
 

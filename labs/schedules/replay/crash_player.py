@@ -67,7 +67,8 @@ class CrashPlayer(BasePlayer[PlayedDriver]):
             raise RuntimeError(f"{event.actor} does not run")
         driver = self._drivers[event.actor]
         if event.action in ("crash", "wake"):
-            driver.kill() if event.action == "crash" else driver.wake()
+            strike = driver.kill if event.action == "crash" else driver.wake
+            strike()
             return ""
         self._begin(driver, event)
         answer = driver.answer()

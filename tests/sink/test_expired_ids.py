@@ -1,0 +1,75 @@
+"""A query rests until Kafka has forgotten its transactional id, as after a week: nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
+
+from exactly_once_kafka import producer
+from exactly_once_kafka.executors import shared_transaction
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import create_topic
+from labs.evidence.readers.transactions import read_transactions
+from tests.sink.conftest import Copying
+
+FORGETFUL = {
+    "transactional.id.expiration.ms": "10000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+}
+ALL = list(range(30))
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker(settings=FORGETFUL) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def copy(spark, servers, tmp_path):
+    source = create_topic(servers, f"numbers-{tmp_path.name}", 1)
+    sending = Producer({"bootstrap.servers": servers})
+    for number in ALL:
+        sending.produce(source, str(number))
+    assert sending.flush(30) == 0
+    return Copying(spark, servers, source, tmp_path / "copy")
+
+
+@pytest.fixture(params=WRITERS)
+def sink_for(servers, request, tmp_path):
+    """Make sinks, the second of which succeeds the first."""
+    topic = create_topic(servers, f"sink-{tmp_path.name}", 1)
+    options = {"bootstrap_servers": servers, "writers": request.param}
+    return lambda: ExactlyOnceKafkaSink(topic, topic, **options)
+
+
+def resting(servers, sink):
+    """Return a function for Spark that hands batch 2 to the sink only when Kafka has forgotten its transactional id."""
+
+    def hand_over(rows, batch):
+        if batch == 2:
+            eventually(lambda: sink.name not in {each.transactional_id for each in read_transactions(servers)}, 60)
+        sink(rows, batch)
+
+    return hand_over
+
+
+def test_epoch_that_is_too_old_to_be_trusted_is_not_used(copy, sink_for, servers, monkeypatch):
+    for module in (producer, shared_transaction):
+        monkeypatch.setattr(module, "TOO_OLD", 5)  # seconds: less than Kafka remembers
+    sink = sink_for()
+    copy(resting(servers, sink))
+    assert copy.published(sink) == ALL
+
+
+def test_epoch_that_kafka_forgot_unexpectedly_fails_the_batch_which_is_repeated(copy, sink_for, servers):
+    sink = sink_for()
+    with pytest.raises(StreamingQueryException, match="its transactional id has expired"):
+        copy(resting(servers, sink))
+    assert copy.published(sink) == ALL[:20]
+    copy(sink_for())
+    assert copy.published(sink) == ALL
