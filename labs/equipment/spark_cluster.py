@@ -9,9 +9,7 @@ checkpoint in a local directory works here, and on no cluster of several machine
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,13 +80,13 @@ class SparkCluster:
 
         Raises ClusterError if there is none.
         """
-        pids = self.executor_pids()
-        if not pids:
+        executors = [executor for worker in self.workers for executor in worker.executors()]
+        if not executors:
             raise ClusterError(f"no executor runs at {self.master}; one does while a session or a job has it as master")
-        pid = pids[n % len(pids)]
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: pid not in self.executor_pids())
-        return pid
+        victim = executors[n % len(executors)]
+        victim.kill()  # by its start time too: its id may be somebody else's by now
+        eventually(lambda: victim.pid not in self.executor_pids())
+        return victim.pid
 
     def close(self) -> None:
         """End every process, executors too, and delete what they left."""

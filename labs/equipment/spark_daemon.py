@@ -76,9 +76,10 @@ class Daemon:
 
     def executor_pids(self) -> list[int]:
         """Return the ids of this worker's executor processes that run now, in the order in which they started."""
-        return [executor.pid for executor in self._executors()]
+        return [executor.pid for executor in self.executors()]
 
-    def _executors(self) -> list[psutil.Process]:
+    def executors(self) -> list[psutil.Process]:
+        """Return this worker's executor processes that run now, in the order in which they started."""
         # By group: an executor whose worker was killed is nobody's child, and runs until it notices.
         group = [process for process in psutil.process_iter() if _leader(process) == self._process.group]
         return sorted(filter(is_executor, group), key=_start_time)

@@ -192,7 +192,7 @@ def test_stopped_query_ends_soon_though_kafka_is_frozen(run, kafka, spark, point
             took = time.monotonic() - began
         finally:
             broker.resume()
-    assert took < 10  # 1 or 2 on a quiet machine; the transaction's timeout, 60, if nobody looks
+    assert took < 40  # 1 or 2 on a quiet machine; the transaction's timeout, 60, if nobody looks
     verdict = run()
     assert verdict.valid, verdict
 

@@ -1,4 +1,4 @@
-"""Transactions, producers and partition ends as small tables for a lesson. `transactions` explains the columns."""
+"""Transactions and partition ends as small tables for a lesson. `transactions` explains the columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas
 
-from labs.evidence.readers.transactions import read_ends, read_producers, read_transactions
+from labs.evidence.readers.transactions import read_ends, read_transactions
 
 
 def transaction_table(bootstrap_servers: str) -> pandas.DataFrame:
@@ -17,12 +17,6 @@ def transaction_table(bootstrap_servers: str) -> pandas.DataFrame:
     return table.assign(partitions=written).set_index("transactional id")
 
 
-def producer_table(bootstrap_servers: str, topic: str) -> pandas.DataFrame:
-    """Return one row per partition and producer: the newest epoch, the last sequence number, and what is open."""
-    columns = ("partition", "producer_id", "epoch", "last_sequence", "open_since")
-    return _table(read_producers(bootstrap_servers, topic), columns).set_index("partition")
-
-
 def end_table(bootstrap_servers: str, topic: str) -> pandas.DataFrame:
     """Return one row per partition: where it ends for read_committed consumers, and where for all others."""
     columns = ("partition", "last_stable_offset", "log_end", "hidden")
@@ -30,10 +24,5 @@ def end_table(bootstrap_servers: str, topic: str) -> pandas.DataFrame:
 
 
 def _table(rows: Sequence[object], columns: tuple[str, ...]) -> pandas.DataFrame:
-    cells = [[_cell(getattr(row, column)) for column in columns] for row in rows]
+    cells = [[getattr(row, column) for column in columns] for row in rows]
     return pandas.DataFrame(cells, columns=[column.replace("_", " ") for column in columns])
-
-
-def _cell(value: object) -> object:
-    """Write a dash for nothing: None would turn the other numbers of its column into fractions."""
-    return "-" if value is None else value

@@ -20,7 +20,7 @@ from labs.evidence.plots.transaction_plot import plot_transactions
 from labs.evidence.readers.partition_log import LogEntry, dump_log, read_log
 from labs.evidence.readers.results import read_to_end
 from labs.evidence.readers.transaction_log import dump_transaction_log, partition_of, read_transaction_log
-from labs.evidence.readers.transaction_tables import end_table, producer_table, transaction_table
+from labs.evidence.readers.transaction_tables import end_table, transaction_table
 from labs.evidence.readers.transactions import (
     NoSuchPartition,
     PartitionEnd,
@@ -156,12 +156,6 @@ def test_producers_are_read_with_epoch_last_sequence_and_what_is_open(broker, sc
         other: PartitionProducer(partition=0, producer_id=other, epoch=0, last_sequence=0, open_since=None),
     }
     assert list(found) == sorted(found)
-
-
-def test_producer_table_keeps_whole_numbers_beside_a_dash(broker, scene):
-    table = producer_table(broker.bootstrap_servers, scene.topic)
-    assert sorted(table["open since"].astype(str)) == ["-", "-", "5"]
-    assert sorted(table["last sequence"]) == [0, 0, 3]
 
 
 # Ends
