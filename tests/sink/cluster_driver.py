@@ -17,8 +17,8 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -33,6 +33,7 @@ from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.spark_daemon import is_executor
+from labs.evidence.auditor.observed import Result
 from labs.faults.fault import JOB_MARK, Fault, FaultPoints
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ EXECUTORS = 2
 ROWS = 8  # of a batch
 PADDING = "x" * 500_000
 COPY, OVER = "copy", "over"
-SETTINGS = {"spark_shuffle_io_retryWait": "100ms"}
+SETTINGS = {"spark_shuffle_io_retryWait": "100ms", "spark_executorEnv_PYTHONPATH": str(ROOT)}
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,11 @@ class Order:
     batches: int
     directory: Path
     notes: Path
-    die_at: str | None
-    others: Path | None  # a file that grows while jobs of the same application that need no Kafka go on
-    keeps_core: float  # seconds for which a task waits for a silent Kafka
-    slow: str  # the last task computes no row before a COPY of it does, or before all is OVER, which a note says
+    die_at: str | None = None
+    others: Path | None = None  # a file that grows while jobs of the same application that need no Kafka go on
+    keeps_core: float = shared_transaction.KEEPS_CORE  # seconds for which a task waits for a silent Kafka
+    slow: str = ""  # the last task computes no row before a COPY of it does, or before all is OVER, which a note says
+    login: dict[str, str] = field(default_factory=dict, repr=False)  # further options of the sink
 
 
 class ClusterDriver:
@@ -92,6 +94,16 @@ class ClusterDriver:
         if self._process:
             self._process.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def expected(batches: int) -> dict[tuple[int, str], int]:
+    """Return what that many batches publish."""
+    return {(batch, str(number)): 1 for batch in range(batches) for number in range(ROWS)}
+
+
+def writers_of(results: Iterable[Result]) -> set[str]:
+    """Return who wrote, by the names of the attempts: the numbers of executors' tasks, or "driver"."""
+    return {str(result.attempt).rpartition(".")[2] for result in results}
 
 
 def _write(path: Path, content: object) -> None:
@@ -146,7 +158,7 @@ def _publish(spark: SparkSession, order: Order) -> None:
     shared_transaction.KEEPS_CORE = order.keeps_core
     points = FaultPoints()
     options = {"bootstrap_servers": order.bootstrap_servers, "writers": "executors", "driver_rows": 0, "points": points}
-    sink = order.sink(order.topic, order.topic, **options)
+    sink = order.sink(order.topic, order.topic, **options | order.login)
     (source := order.directory / "source").mkdir(exist_ok=True)
     for batch in range(order.batches):
         (source / str(batch)).write_text("a batch\n")

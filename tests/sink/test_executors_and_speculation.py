@@ -14,7 +14,7 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.spark_cluster import SparkCluster
 from labs.evidence.readers.results import read_visible
 from labs.faults.proxy import proxied_broker
-from tests.sink.cluster_driver import COPY, OVER, ROOT, ClusterDriver
+from tests.sink.cluster_driver import COPY, OVER, ClusterDriver
 from tests.sink.test_executors_on_a_cluster import AGAIN, Trial
 
 pytestmark = [
@@ -30,7 +30,6 @@ SPECULATION = {
     "spark_speculation_multiplier": "1.5",
     "spark_speculation_task_duration_threshold": "2s",  # for a task that is the only one of its stage
     "spark_speculation_efficiency_enabled": "false",
-    "spark_executorEnv_PYTHONPATH": str(ROOT),
 }
 
 

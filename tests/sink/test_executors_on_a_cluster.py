@@ -6,6 +6,7 @@ in Kafka, the second is under way.
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -18,8 +19,8 @@ from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
-from labs.faults.proxy import Request, proxied_broker
-from tests.sink.cluster_driver import ROWS, ClusterDriver, Order
+from labs.faults.proxy import Proxy, Request, proxied_broker
+from tests.sink.cluster_driver import ROWS, ClusterDriver, Order, expected
 from tests.sink.mutants import (
     EpochNotAdvanced,
     NotCounted,
@@ -42,9 +43,8 @@ def kafka():
 
 @pytest.fixture(scope="module")
 def driver():
-    driver = ClusterDriver()
-    yield driver
-    driver.close()
+    with closing(ClusterDriver()) as driver:
+        yield driver
 
 
 class Trial:
@@ -88,12 +88,15 @@ class Trial:
         note = next(self.notes.iterdir())
         psutil.Process(int(note.name.rpartition(".")[2])).kill()
 
+    def tasks_begun(self) -> int:
+        """Return how often rows were computed since `begin`."""
+        return len(list(self.notes.iterdir()))
+
     def end(self) -> str:
         return self._driver.end()
 
     def audit(self):
-        expected = {(batch, str(number)): 1 for batch in range(self._batches) for number in range(ROWS)}
-        return audit(expected, read_results(self.servers, self.topic))
+        return audit(expected(self._batches), read_results(self.servers, self.topic))
 
 
 @pytest.fixture
@@ -124,6 +127,33 @@ def test_executor_killed_while_it_writes_fails_the_batch_which_is_repeated(trial
         request.deliver()
     assert trial.end() == ""
     assert refused([*late, *middle]), "the batch is committed"
+    assert trial.audit().valid, trial.audit()
+
+
+@pytest.mark.parametrize("lose", [Proxy.drop_next_response, Proxy.drop_next_request], ids=["acknowledgement", "rows"])
+def test_executor_sends_again_what_the_network_lost(trial, kafka, lose):
+    """It is lost in mid-batch, with more of the same partition behind it."""
+    trial = trial(partitions=2)
+    middle = trial.begin_and_stop_in_the_middle()
+    lost = lose(kafka[1], Request.PRODUCE, transactional_id=trial.topic)
+    for request in middle:
+        request.deliver()
+    assert trial.end() == ""
+    assert lost.struck.is_set()
+    assert trial.tasks_begun() == 2
+    assert trial.audit().valid, trial.audit()
+
+
+def test_rows_of_an_executor_that_arrive_twice_are_there_once(trial, kafka):
+    trial = trial(partitions=2)
+    twice = kafka[1].hold_next_request(Request.PRODUCE, transactional_id=trial.topic)  # and the executor sends it again
+    middle = trial.begin_and_stop_in_the_middle()
+    assert twice.repeat().error is None, "known by its sequence number"
+    for request in middle:
+        request.deliver()
+    assert trial.end() == ""
+    assert trial.tasks_begun() == 2
+    assert refused([twice]), "the batch is committed"
     assert trial.audit().valid, trial.audit()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,14 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.points import AFTER_COMMIT
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.results import as_result
 from labs.faults.fault import Fault, FaultPoints
 from labs.pipeline.query.query_failure import why
+from tests.sink.cluster_driver import EXECUTORS, ClusterDriver, Order, expected, writers_of
 
 USERS = 'required username="broker" password="b" user_broker="b" user_sink="open sesame";'
 SETTINGS = {
@@ -41,6 +46,7 @@ SETTINGS = {
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "sink"}
+PARTITIONS = EXECUTORS
 ROWS = 40  # per batch, and two batches
 
 
@@ -94,25 +100,25 @@ def copy_numbers(spark, checkpoint, sink):
         query.stop()
 
 
-def read_committed(secured, topic):
+def read_committed(secured, topic, rows):
     settings = {"group.id": "reader", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     consumer = Consumer(secured.client_settings() | settings)
     consumer.subscribe([topic])
-    numbers = []
-    while len(numbers) < 2 * ROWS:
+    messages = []
+    while len(messages) < rows:
         [message] = consumer.consume(1, timeout=20) or [None]
-        assert message is not None, f"only {len(numbers)} came"
-        numbers.append(int(message.value()))
+        assert message is not None, f"only {len(messages)} came"
+        messages.append(message)
     assert not consumer.consume(1, timeout=1)
     consumer.close()
-    return sorted(numbers)
+    return messages
 
 
 @pytest.fixture
 def topic(secured) -> str:
     name = f"results-{uuid.uuid4().hex[:8]}"
     admin = AdminClient(secured.client_settings())
-    [made] = admin.create_topics([NewTopic(name, 1, 1)]).values()
+    [made] = admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values()
     made.result(30)
     return name
 
@@ -130,7 +136,23 @@ def test_sink_with_tls_and_a_password_publishes_once_across_a_crash(
         copy_numbers(spark, tmp_path, sink)
     copy_numbers(spark, tmp_path, sink)
     assert sink.writers == writers
-    assert read_committed(secured, topic) == list(range(2 * ROWS))
+    assert sorted(int(message.value()) for message in read_committed(secured, topic, 2 * ROWS)) == list(range(2 * ROWS))
+
+
+@pytest.mark.timeout(600)
+def test_executors_of_a_cluster_log_in_and_publish_once_though_the_driver_is_killed(secured, topic, tmp_path):
+    login = secured.options | {"sasl_mechanism": "SCRAM-SHA-512", "sasl_password": "open sesame"}
+    (notes := tmp_path / "notes").mkdir()
+    order = Order(ExactlyOnceKafkaSink, secured.servers, topic, PARTITIONS, 2, tmp_path, notes, login=login)
+    with closing(ClusterDriver()) as driver:
+        driver.begin(replace(order, die_at=AFTER_COMMIT))
+        assert driver.end() == "killed"
+        driver.begin(order)
+        assert driver.end() == ""
+    results = [as_result(message) for message in read_committed(secured, topic, len(expected(batches=2)))]
+    verdict = audit(expected(batches=2), results)
+    assert verdict.valid, verdict
+    assert writers_of(results) == {"0", "1"}
 
 
 @pytest.mark.timeout(120)
