@@ -75,8 +75,8 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
     for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`,
-    every record also carries the headers `batch_id` and `attempt`, and the last one of a batch `batch_rows`: an
-    auditor can check them.
+    every record also carries the headers `batch_id` and `attempt`, and the last one of an attempt `batch_rows`, the
+    number of its rows: an auditor can check them. Each task on an executor makes an attempt of its own.
 
     Raises, inside the query: SinkRefused where going on could lose or double rows, BatchFailed where the
     batch failed and a restart of the query will repeat it.

@@ -36,7 +36,7 @@ from tests.sink.mutants import NoMarker
 ROWS, BATCHES = 200, 5
 HEADERS = "array<struct<key: string, value: binary>>"
 BY_EXECUTORS = {"writers": "executors", "driver_rows": 0}
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,8 @@ class Copy:
         rows = rows.where(f"value < {ROWS * BATCHES}")
         query = rows.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(sink).start()
         try:
-            eventually(lambda: query.exception() or (query.lastProgress or {"batchId": 0})["batchId"] >= BATCHES)
+            done = lambda: query.exception() or (query.lastProgress or {"batchId": 0})["batchId"] >= BATCHES  # noqa: E731
+            eventually(done, timeout=120)
             if query.exception():
                 query.awaitTermination()
         finally:
@@ -79,6 +80,7 @@ class Copy:
             again = Supervisor(lambda _: self.once(self.sink(kind, **options)), restarts=3, delay=0, report=print)
             attempts = again.run()
         assert len(struck) == len(faults)
+        assert not [attempt for attempt in attempts if isinstance(attempt.error, TimeoutError)], "it hung"
         return len(attempts) - 1
 
     def published(self):
@@ -242,7 +244,7 @@ def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
     monkeypatch.setattr(Cluster, "send", noting)
     small.run()
     assert small.published() == ALL
-    assert sizes.count(4 + 1) == BATCHES
+    assert sizes.count(4 + 1) >= BATCHES  # one more for each that Kafka put off
 
 
 def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):
@@ -317,7 +319,7 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
     ("columns", "complaint"),
     [
         (["'v' AS value", "string(NULL) AS topic"], "column 'topic' is null in a row"),
-        (["'v' AS value", "'large' AS topic", f"cast(array(NULL) AS {HEADERS}) AS headers"], "null"),
+        (["'v' AS value", "'large' AS topic", f"cast(array(NULL) AS {HEADERS}) AS headers"], "an element is null"),
         (["repeat('x', 2000000) AS value", "'large' AS topic"], "is larger than the topic's max"),
         (["'v' AS value", "'large' AS topic", "7 AS partition"], "no such topic or partition"),
         (["'v' AS value", "'nowhere' AS topic"], "no such topic or partition"),
@@ -342,9 +344,9 @@ def test_first_batch_that_takes_longer_to_compute_than_a_transaction_may_last_is
 ):
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"slow-{uuid.uuid4().hex[:8]}", 1)
-    wait = "java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 2000000000L)"  # returns null
+    wait = "java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 8000000000L)"  # returns null
     rows = spark.range(2, numPartitions=1).selectExpr(f"substring(concat(string(id), {wait}), 1, 1) AS value")
-    options = {"bootstrap_servers": servers, "driver_rows": driver_rows, "transaction_timeout_ms": 1500}
+    options = {"bootstrap_servers": servers, "driver_rows": driver_rows, "transaction_timeout_ms": 6000}
     publish_rows(ExactlyOnceKafkaSink(topic, topic, **options), rows)
     assert sorted(m.value() for m in read_committed(servers, topic)) == [b"0", b"1"]
 
@@ -433,8 +435,11 @@ def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to
 def test_rows_are_compressed_and_no_batch_is_larger_than_the_topic_takes(spark, publish_rows, kafka, codec):
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"c-{uuid.uuid4().hex[:8]}", 2, max_message_bytes="20000")
-    rows = spark.range(5000, numPartitions=2).selectExpr("sha2(string(id), 512) as key", "string(id) as value")
+    key = "concat(string(id % 9), repeat('x', 400))"
+    rows = spark.range(5000, numPartitions=2).selectExpr(f"{key} as key", "string(id) as value")
     options = {"message_max_bytes": 20_000, "compression_type": codec} | BY_EXECUTORS
     publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **options), rows)
+    sent = [each.size for each in kafka[1].log if each.kind is Request.PRODUCE and each.transactional_id == topic]
+    assert 0 < sum(sent) < 5000 * 400 / 2
     found = read_committed(servers, topic)
     assert sorted(int(m.value()) for m in found) == list(range(5000))

@@ -19,6 +19,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
+from labs.evidence.readers.transactions import settle
 from labs.faults.proxy import Proxy, Request, proxied_broker
 from tests.sink.cluster_driver import ROWS, ClusterDriver, Order, expected
 from tests.sink.mutants import (
@@ -163,6 +164,7 @@ def test_driver_killed_at_any_point_of_a_batch_neither_loses_nor_doubles(trial, 
     trial.begin(die_at=point)
     assert trial.end() == "killed"
     written, committed = point != BEFORE_WRITE, point in (AFTER_COMMIT, BEFORE_CHECKPOINT)
+    settle(trial.servers)
     assert len(read_visible(trial.servers, trial.topic, "read_uncommitted")) == (ROWS if written else 0)
     assert len(read_visible(trial.servers, trial.topic)) == (ROWS if committed else 0)
     trial.begin()

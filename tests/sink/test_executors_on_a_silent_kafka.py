@@ -39,7 +39,7 @@ def test_other_query_goes_on_while_kafka_is_frozen_in_the_middle_of_a_batch(
     monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 3)
     servers, name = kafka.bootstrap_servers, f"frozen-{uuid.uuid4().hex[:8]}"
     create_topic(servers, name, CORES)
-    options = {"writers": "executors", "driver_rows": 0, "transaction_timeout_ms": 8_000 if again else 60_000}
+    options = {"writers": "executors", "driver_rows": 0, "transaction_timeout_ms": 20_000 if again else 60_000}
     halfway = Halfway(spark, servers, name, tmp_path, tasks=CORES)
     query = halfway.start(ExactlyOnceKafkaSink(name, name, bootstrap_servers=servers, **options))
     halfway.wait(query, tasks=CORES)
@@ -47,9 +47,9 @@ def test_other_query_goes_on_while_kafka_is_frozen_in_the_middle_of_a_batch(
     try:
         before = others()
         halfway.go()
-        eventually(lambda: others() > before + 5, timeout=60)
+        eventually(lambda: others() > before + 5, timeout=120)
         if again:
-            eventually(lambda: query.exception() is not None, timeout=60)
+            eventually(lambda: query.exception() is not None, timeout=120)
     finally:
         kafka.resume()
     if again:

@@ -16,11 +16,11 @@ from labs.evidence.readers.transactions import read_transactions
 from tests.sink.conftest import Copying
 
 FORGETFUL = {
-    "transactional.id.expiration.ms": "10000",
+    "transactional.id.expiration.ms": "20000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
 }
 ALL = list(range(30))
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def copy(spark, servers, tmp_path):
 def sink_for(servers, request, tmp_path):
     """Make sinks, the second of which succeeds the first."""
     topic = create_topic(servers, f"sink-{tmp_path.name}", 1)
-    options = {"bootstrap_servers": servers, "writers": request.param}
+    options = {"bootstrap_servers": servers, "writers": request.param, "driver_rows": 0}
     return lambda: ExactlyOnceKafkaSink(topic, topic, **options)
 
 
@@ -52,7 +52,7 @@ def resting(servers, sink):
 
     def hand_over(rows, batch):
         if batch == 2:
-            eventually(lambda: sink.name not in {each.transactional_id for each in read_transactions(servers)}, 60)
+            eventually(lambda: sink.name not in {each.transactional_id for each in read_transactions(servers)}, 90)
         sink(rows, batch)
 
     return hand_over
@@ -60,7 +60,7 @@ def resting(servers, sink):
 
 def test_epoch_that_is_too_old_to_be_trusted_is_not_used(copy, sink_for, servers, monkeypatch):
     for module in (producer, shared_transaction):
-        monkeypatch.setattr(module, "TOO_OLD", 5)  # seconds: less than Kafka remembers
+        monkeypatch.setattr(module, "TOO_OLD", 10)  # seconds: less than Kafka remembers
     sink = sink_for()
     copy(resting(servers, sink))
     assert copy.published(sink) == ALL

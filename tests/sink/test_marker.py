@@ -13,7 +13,7 @@ from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
-from exactly_once_kafka.sink import WRITERS
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
@@ -81,13 +81,19 @@ def test_marker_that_was_never_written_is_none(broker, topic):
     assert store.read(Patience(30)) is None
 
 
-@pytest.mark.parametrize("writers", WRITERS)
+@pytest.mark.parametrize(
+    ("writers", "driver_rows"), [("driver", 0), ("executors", 0), ("executors", 100)], ids=[*WRITERS, "small batch"]
+)
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("named_by_rows", [False, True], ids=["topic of the sink", "topic of the rows"])
 def test_marker_is_written_behind_rows_that_go_to_its_own_partition(
-    spark, broker, topic, sink_for, publish_rows, writers, count
+    spark, broker, topic, publish_rows, writers, driver_rows, count, named_by_rows
 ):
     shared = topic(cleanup_policy="compact")
-    sink = sink_for(to=shared, marker_topic=shared, writers=writers, driver_rows=0)
-    publish_rows(sink, spark.range(count).selectExpr("string(id) as key", "string(id) as value"))
-    keys = [m.key().decode() for m in read_committed(broker.bootstrap_servers, shared)]
-    assert sorted(keys) == [*map(str, range(count)), sink.name]
+    options = {"marker_topic": shared, "writers": writers, "driver_rows": driver_rows}
+    to = None if named_by_rows else shared
+    sink = ExactlyOnceKafkaSink(f"of-{shared}", to, bootstrap_servers=broker.bootstrap_servers, **options)
+    columns = ["string(id) as key", "string(id) as value", f"'{shared}' as topic"]
+    publish_rows(sink, spark.range(count).selectExpr(*columns))
+    *keys, last = [m.key().decode() for m in read_committed(broker.bootstrap_servers, shared)]
+    assert (sorted(keys), last) == ([*map(str, range(count))], sink.name)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from exactly_once_kafka.executors import shared_transaction
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
@@ -22,6 +23,7 @@ from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
 from labs.evidence.readers.watcher import Watcher
 from labs.faults.fault import Fault, FaultPoints
+from labs.faults.proxied_connection import Sighting
 from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.generate import classroom
@@ -290,11 +292,23 @@ def throttled(kafka):
     configure("--delete-config", "producer_byte_rate")
 
 
-def test_throttled_executors_send_no_rows_twice(spark, kafka, throttled, publish_rows):
+def throttle_time(sighting) -> int:
+    """Return for how many milliseconds Kafka asks a producer to be silent: the end of a Produce response."""
+    return int.from_bytes(sighting.frame[-5:-1])  # then no tagged fields
+
+
+def test_throttled_executors_send_no_rows_twice(spark, kafka, throttled, publish_rows, monkeypatch):
+    monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 240)
     broker, proxy, _ = kafka
     servers, topic, rows = broker.bootstrap_servers, "throttled", 16
     create_topic(servers, topic, 1)
     sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors", driver_rows=0)
+    seen = list[Sighting]()
+    proxy.watch(seen.append)
     publish_rows(sink, spark.range(0, rows, 1, 1).selectExpr("repeat('x', 500000) AS value"))
-    sent = [passage for passage in proxy.log if passage.kind is Request.PRODUCE and passage.transactional_id == topic]
-    assert sum(passage.direction == "request" for passage in sent) == rows + 1  # each in a batch of its own; the marker
+    proxy.unwatch(seen.append)
+    of_sink = [each for each in seen if each.passage.transactional_id == topic]
+    produced = [each for each in of_sink if each.passage.kind is Request.PRODUCE]
+    sent, answers = ([each for each in produced if each.passage.direction == way] for way in ("request", "response"))
+    assert any(throttle_time(answer) > 0 for answer in answers)
+    assert len(sent) == rows + 1  # each in a batch of its own; the marker

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 
 import pytest
+from kafka.errors import (
+    DuplicateSequenceNumberError,
+    NoError,
+    NotLeaderForPartitionError,
+    OutOfOrderSequenceNumberError,
+)
+from kafka.future import Future
 
 from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.executors import partition_writer
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, send
+from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.patience import Patience
 
 
@@ -44,3 +53,58 @@ def test_an_answer_that_came_while_something_else_was_waited_for_is_taken_at_onc
     assert not writer.done
     writer.step()
     assert writer.done
+
+
+class Leader:
+    """Stands for the cluster, and notes what was sent; the test answers it."""
+
+    def __init__(self):
+        self.produces, self.sent = self, list[tuple[bytes, Future]]()
+
+    def follow(self, topic): ...
+
+    def look_again(self): ...
+
+    def leader(self, topic, partition):
+        return 0
+
+    def add(self, node, transactional_id, topic, partition, content):
+        self.sent.append((content, Future()))
+        return self.sent[-1][1]
+
+
+def contents(sent):
+    return [content for content, _ in sent]
+
+
+def reply(sent, *errors):
+    """Answer each of the requests."""
+    for (_, future), error in zip(sent, errors, strict=True):
+        future.success(SimpleNamespace(error_code=error.errno, error_message=None))
+
+
+def test_five_at_most_are_under_way_and_after_a_refusal_all_are_sent_again_in_their_order(monkeypatch):
+    monkeypatch.setattr(partition_writer, "FIRST_REST", 0.0)
+    leader, pieces = Leader(), [Piece(b"%d" % n, records=1) for n in range(8)]
+    writer = PartitionWriter(leader, "id", "topic", 0)
+    for piece in pieces:
+        writer.add(piece)
+    writer.step()
+    assert contents(leader.sent) == [b"0"], "the first one enrols the partition"
+    reply(leader.sent, NoError)
+    writer.step()
+    assert contents(leader.sent[1:]) == [b"1", b"2", b"3", b"4", b"5"]
+    _, *under_way = leader.sent
+    reply(under_way[:4], NotLeaderForPartitionError, *[OutOfOrderSequenceNumberError] * 3)
+    writer.step()
+    assert len(leader.sent) == 6, "one is still under way, and might arrive behind what is sent again"
+    reply(under_way[4:], OutOfOrderSequenceNumberError)
+    writer.step()
+    again = leader.sent[6:]
+    assert contents(again) == contents(under_way)
+    reply(again, *[NoError] * 5)
+    writer.step()
+    reply(leader.sent[11:], NoError, DuplicateSequenceNumberError)
+    writer.step()
+    assert writer.done
+    assert writer.acknowledged == 8

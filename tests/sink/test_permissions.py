@@ -24,6 +24,7 @@ from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
 from labs.pipeline.query.query_failure import why
+from tests.sink.conftest import wrote
 from tests.sink.test_tokens import Provider, unsigned
 
 ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one-machine.md has it
@@ -150,7 +151,7 @@ def test_one_token_of_the_users_own_function_does_for_many_batches(publish, guar
         return unsigned(user, 3600), time.time() + 3600
 
     publish(sink := guarded.sink(writers, user, oauth_cb=token, **guarded.token_options()), batches=4)
-    assert sink.writers == writers
+    assert wrote(sink, writers)
     assert asked.read_text() == "once\n"
 
 
@@ -159,5 +160,6 @@ def test_one_token_of_an_identity_provider_does_for_many_batches(publish, guarde
     with Provider(subject=f"oidc-{writers}") as provider:
         oidc = {"method": "oidc", "client_id": "me", "client_secret": "s", "token_endpoint_url": provider.url}
         options = {f"sasl_oauthbearer_{key}": value for key, value in oidc.items()}
-        publish(guarded.sink(writers, f"oidc-{writers}", **options, **guarded.token_options()), batches=4)
+        publish(sink := guarded.sink(writers, f"oidc-{writers}", **options, **guarded.token_options()), batches=4)
+    assert wrote(sink, writers)
     assert len(provider.asked) == 1

@@ -48,6 +48,12 @@ class Partitions:
         marker.send(Marker(1, "query", '{"offset":0,"row":1}'), producer, Patience(TIMEOUT))
         return producer
 
+    def forget_group(self, partition: int) -> None:
+        """Let Kafka forget the consumer group that has the marker too, as it does after a week."""
+        key, _, _ = self.parts(partition)
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        admin.delete_consumer_groups([key])[key].result(30)
+
     def published(self) -> list[int]:
         return [int(message.value()) for message in read_committed(self.servers, self.topic)]
 
@@ -82,8 +88,25 @@ def test_own_open_transaction_is_ended_and_its_marker_is_none(partitions):
 
 def test_marker_is_in_the_topic_when_the_group_is_forgotten(partitions):
     partitions.write(1, 0, 1)
-    key, _, _ = partitions.parts(1)
-    admin = AdminClient({"bootstrap.servers": partitions.servers})
-    admin.delete_consumer_groups([key])[key].result(30)
+    partitions.forget_group(1)
     partitions.write(1, 0, 1, 2, epoch=2)
     assert partitions.published() == [0, 1, 2]
+
+
+def test_marker_that_is_only_behind_the_open_transaction_of_another_is_waited_for(partitions):
+    open_one = partitions.die_before_commit(0)
+    partitions.write(1, 0, 1)
+    partitions.forget_group(1)
+    _, _, marker = partitions.parts(1)
+    with pytest.raises(TimeoutError, match="could not be read"):
+        marker.read(Patience(2))
+    open_one.abort_transaction(30)
+    partitions.write(1, 0, 1, 2, epoch=2)
+    assert partitions.published() == [0, 1, 2]
+
+
+def test_epoch_in_which_all_was_published_before_does_not_take_the_marker_back(partitions):
+    partitions.write(1, 0, 1, 2)
+    partitions.write(1, 0, epoch=2)
+    partitions.write(1, 0, 1, 2, 3, epoch=3)
+    assert partitions.published() == [0, 1, 2, 3]

@@ -79,6 +79,7 @@ def test_a_token_is_asked_for_again_when_a_fifth_of_its_life_is_left():
     lives = iter([1000.0, -1.0, 1000.0])  # the second expires before it can be used
     token = KeptToken(lambda _: ("t", time.time() + next(lives)))
     assert token("")[1] - time.time() > 990
+    assert 780 < token._good_until - time.time() <= 800
     token._good_until = time.time()  # 800 of 1000 seconds later
     token("")
     assert token("")[1] - time.time() > 990
