@@ -78,9 +78,13 @@ class Latency:
 
 
 def measure(windows: int = 60) -> Iterator[tuple[str, float, str]]:
-    """Yield (what, value, unit) for each sink and trigger: p50 and p99, then the median of each part of a batch."""
+    """Yield (what, value, unit) for each sink and trigger: p50 and p99, then the median of each part of a batch.
+
+    A first run is not reported: it warms the JVMs up, which would otherwise cost the sink that is measured first.
+    """
     with Broker(jvm_options=()) as broker:
         spark = spark_session(quick_start=False)
+        run_traffic(spark, broker.bootstrap_servers, "at least once", None, windows)
         for sink, trigger in RUNS:
             run = run_traffic(spark, broker.bootstrap_servers, sink, trigger, windows)
             name = f"{sink}, {f'trigger {trigger:g} s' if trigger else 'back to back'}"

@@ -224,6 +224,15 @@ def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, 
     assert small.published() == to_four.published() == ALL
 
 
+def test_small_batch_that_spark_fails_to_compute_is_not_published_in_part(spark, kafka):
+    broken = "if(value = 777, raise_error('broken'), string(value % 50)) AS key"
+    copy = Copy(spark, kafka[0].bootstrap_servers, 4, driver_rows=ROWS, columns=(broken,))
+    with pytest.raises(StreamingQueryException, match="broken"):
+        copy.once(copy.sink())
+    assert wait_until_ended(copy.servers, copy.topic, timeout=30).state == "CompleteAbort"
+    assert copy.published() == ALL[: 3 * ROWS]
+
+
 def test_batches_of_few_but_large_rows_are_the_executors(small, monkeypatch):
     by_executors, real = [], SharedTransaction._by_executors
     monkeypatch.setattr(SharedTransaction, "_by_executors", lambda *given: by_executors.append(1) or real(*given))

@@ -69,7 +69,7 @@ def test_what_one_executor_could_write_is_written_anew(folder, spark, broker, tr
     with ThreadPoolExecutor(1) as beside, (folder / "held").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         copying = beside.submit(copy.once, copy.sink())
-        eventually(lambda: any(end_offsets(broker.bootstrap_servers, copy.topic).values()))  # one has written
+        eventually(lambda: any(end_offsets(broker.bootstrap_servers, copy.topic).values()), 120)  # one has written
         fcntl.flock(held, fcntl.LOCK_UN)
         copying.result()
     assert copy.published() == ALL

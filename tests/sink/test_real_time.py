@@ -29,7 +29,7 @@ from labs.faults.task_fault import TaskFaults
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.query.real_time import SHORTEST, start_real_time
 from labs.runs.real_time import kill_at, kill_control
-from labs.runs.real_time_trial import RealTimeTrial
+from labs.runs.real_time_trial import PATIENCE, RealTimeTrial
 from tests.sink import mutants_real_time
 from tests.sink.mutants_real_time import MarkerOfEpochs, MarkerOfOffsets, NoMarker
 
@@ -73,7 +73,7 @@ def test_mutant_whose_marker_is_the_epoch_loses_what_a_repeated_epoch_has_more(s
 def test_job_that_was_frozen_before_its_commit_is_fenced_when_it_wakes_up(trial):
     with trial.frozen_job("before_commit") as go_on:
         query, done = trial.start(), trial.epochs_done()
-        eventually(lambda: trial.epochs_done() > done + 2, 60)
+        eventually(lambda: trial.epochs_done() > done + 2, PATIENCE)
         go_on()
     audit = trial.audited(query)
     assert audit.valid, audit
@@ -82,7 +82,7 @@ def test_job_that_was_frozen_before_its_commit_is_fenced_when_it_wakes_up(trial)
 def test_query_that_is_stopped_again_and_again_neither_loses_nor_doubles(trial):
     for _ in range(4):
         query, done = trial.start(), trial.epochs_done()
-        eventually(lambda query=query, done=done: trial.epochs_done() > done, 60)
+        eventually(lambda query=query, done=done: trial.epochs_done() > done, PATIENCE)
         query.stop()
     audit = trial.audited()
     assert audit.valid, audit
@@ -90,12 +90,12 @@ def test_query_that_is_stopped_again_and_again_neither_loses_nor_doubles(trial):
 
 def test_older_copy_of_the_checkpoint_is_no_harm(trial, tmp_path):
     query = trial.start()
-    eventually(lambda: trial.epochs_done() > 1, 60)
+    eventually(lambda: trial.epochs_done() > 1, PATIENCE)
     query.stop()
     copy = tmp_path / "copy"
     shutil.copytree(trial.job.checkpoint, copy)
     query, done = trial.start(), trial.epochs_done()
-    eventually(lambda: trial.epochs_done() > done + 1, 60)
+    eventually(lambda: trial.epochs_done() > done + 1, PATIENCE)
     query.stop()
     trial.job = replace(trial.job, checkpoint=str(copy))
     audit = trial.audited()
@@ -105,7 +105,7 @@ def test_older_copy_of_the_checkpoint_is_no_harm(trial, tmp_path):
 def test_epoch_with_offsets_and_no_commit_is_repeated(trial):
     """What a driver leaves that dies between the two logs, made by hand: the moment is too short to strike."""
     query = trial.start()
-    eventually(lambda: trial.epochs_done() > 2, 60)
+    eventually(lambda: trial.epochs_done() > 2, PATIENCE)
     query.stop()
     commits, last = Path(trial.job.checkpoint, "commits"), str(trial.epochs_done() - 1)
     assert Path(trial.job.checkpoint, "offsets", last).exists()
@@ -120,9 +120,9 @@ def test_task_that_spark_runs_again_skips_what_its_first_attempt_published(trial
         trial.faults.armed("after_commit", first_epoch=1) as struck,
         trial.job_process(SPARK_MASTER="local[2,3]") as job,
     ):
-        eventually(lambda: struck.exists() or job.exit_code is not None, 60)
+        eventually(lambda: struck.exists() or job.exit_code is not None, PATIENCE)
         done = trial.epochs_done()
-        eventually(lambda: trial.epochs_done() > done + 2 or job.exit_code is not None, 60)
+        eventually(lambda: trial.epochs_done() > done + 2 or job.exit_code is not None, PATIENCE)
         assert job.exit_code is None
     audit = trial.audited()
     assert audit.valid, audit
@@ -130,20 +130,20 @@ def test_task_that_spark_runs_again_skips_what_its_first_attempt_published(trial
 
 def test_deleted_checkpoint_is_refused(trial):
     query = trial.start()
-    eventually(lambda: trial.epochs_done() > 1, 60)
+    eventually(lambda: trial.epochs_done() > 1, PATIENCE)
     query.stop()
     shutil.rmtree(trial.job.checkpoint)
     with pytest.raises(StreamingQueryException, match=r"the name is that of query [^ ]+\. Writing"):
-        trial.start().awaitTermination(60)
+        trial.start().awaitTermination(PATIENCE)
 
 
 def test_deleted_marker_topic_is_refused(trial):
     query = trial.start()
-    eventually(lambda: trial.epochs_done() > 1, 60)
+    eventually(lambda: trial.epochs_done() > 1, PATIENCE)
     query.stop()
     remove_topics(trial.job.servers, f"{trial.job.topic}-marker")
     with pytest.raises(StreamingQueryException, match="does not say which query began under this name"):
-        trial.start().awaitTermination(60)
+        trial.start().awaitTermination(PATIENCE)
 
 
 ROWS = 300  # made of each record
@@ -164,9 +164,9 @@ def exploded(spark, broker, numbers, topic, tmp_path):
         start = lambda: start_real_time(rows, sink, str(tmp_path / "checkpoint"), "1 second")  # noqa: E731
         query = start()
         with faults.armed("after_commit", run=str(query.runId)) as struck:
-            eventually(lambda: struck.exists() and not query.isActive, 60)
+            eventually(lambda: struck.exists() and not query.isActive, PATIENCE)
         query = start()
-        eventually(lambda: query.lastProgress and query.lastProgress.batchId > 2, 60)
+        eventually(lambda: query.lastProgress and query.lastProgress.batchId > 2, PATIENCE)
         query.stop()
         return Counter(int(m.value()) for m in read_committed(broker.bootstrap_servers, to))
 
@@ -195,4 +195,4 @@ def test_rows_without_their_source_are_refused(spark, broker, numbers, topic, tm
     sink = RealTimeKafkaSink("no-source", topic(), bootstrap_servers=broker.bootstrap_servers)
     rows = read_source(spark, broker.bootstrap_servers, numbers).select("value")
     with pytest.raises(StreamingQueryException, match="the sink needs a column 'source'; the rows have value"):
-        start_real_time(rows, sink, str(tmp_path)).awaitTermination(60)
+        start_real_time(rows, sink, str(tmp_path)).awaitTermination(PATIENCE)
