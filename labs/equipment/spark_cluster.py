@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from labs.equipment.eventually import eventually
 from labs.equipment.ports import PortTaken, free_ports, require_free
 from labs.equipment.spark_daemon import ClusterError, Daemon
@@ -73,20 +75,23 @@ class SparkCluster:
 
     def executor_pids(self) -> list[int]:
         """Return the process ids of the executors that run now, worker by worker; none while no session uses them."""
-        return [pid for worker in self.workers for pid in worker.executor_pids()]
+        return [executor.pid for executor in self._executors()]
 
     def kill_executor(self, n: int = 0) -> int:
         """SIGKILL the n-th executor, counting round, and return its process id. Its worker starts another.
 
         Raises ClusterError if there is none.
         """
-        executors = [executor for worker in self.workers for executor in worker.executors()]
+        executors = self._executors()
         if not executors:
             raise ClusterError(f"no executor runs at {self.master}; one does while a session or a job has it as master")
         victim = executors[n % len(executors)]
         victim.kill()  # by its start time too: its id may be somebody else's by now
         eventually(lambda: victim.pid not in self.executor_pids())
         return victim.pid
+
+    def _executors(self) -> list[psutil.Process]:
+        return [executor for worker in self.workers for executor in worker.executors()]
 
     def close(self) -> None:
         """End every process, executors too, and delete what they left."""

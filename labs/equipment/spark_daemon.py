@@ -74,10 +74,6 @@ class Daemon:
                 raise ClusterError(f"the {self.name} of Spark was not ready within {timeout:g} s.\n{self.last_lines()}")
             time.sleep(0.02)
 
-    def executor_pids(self) -> list[int]:
-        """Return the ids of this worker's executor processes that run now, in the order in which they started."""
-        return [executor.pid for executor in self.executors()]
-
     def executors(self) -> list[psutil.Process]:
         """Return this worker's executor processes that run now, in the order in which they started."""
         # By group: an executor whose worker was killed is nobody's child, and runs until it notices.

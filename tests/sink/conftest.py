@@ -58,15 +58,19 @@ def audited(broker, classroom_log):
     return lambda sink: audit(classroom_log.expected, read_results(broker.bootstrap_servers, sink.topic))
 
 
-@pytest.fixture(scope="session")
-def numbers(broker) -> str:
-    """Return a source topic with the numbers from 0 to 29."""
-    topic = create_topic(broker.bootstrap_servers, "numbers", partitions=1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+def topic_of_numbers(servers: str, name: str) -> str:
+    """Make a source topic with the numbers from 0 to 29, and return its name."""
+    topic = create_topic(servers, name, partitions=1)
+    producer = Producer({"bootstrap.servers": servers})
     for number in range(30):
         producer.produce(topic, str(number))
     assert producer.flush(30) == 0
     return topic
+
+
+@pytest.fixture(scope="session")
+def numbers(broker) -> str:
+    return topic_of_numbers(broker.bootstrap_servers, "numbers")
 
 
 class Copying:

@@ -53,17 +53,13 @@ def test_mutant_that_skips_without_draining_breaks_the_state(run, sink_for, audi
 def test_transaction_timeout_shorter_than_a_batch_fails_the_batch_and_names_the_setting(
     run, sink_for, audited, broker, writers
 ):
-    from labs.equipment.eventually import eventually
-    from labs.equipment.topics import admin
-
     sink = sink_for(transaction_timeout_ms=5000, writers=writers, driver_rows=0)
 
     class OutliveTheTimeout:
         point, batch = "before_commit", 4
 
         def strike(self):
-            with admin(broker.bootstrap_servers) as kafka:
-                eventually(lambda: not ongoing(kafka, sink.name), timeout=60)
+            wait_until_ended(broker.bootstrap_servers, sink.name, timeout=60)
 
     with (
         sink.points.armed(OutliveTheTimeout()),
@@ -72,11 +68,6 @@ def test_transaction_timeout_shorter_than_a_batch_fails_the_batch_and_names_the_
         run(sink)
     run(sink := sink_for(to=sink.topic, writers=writers, driver_rows=0))
     assert audited(sink).valid
-
-
-def ongoing(kafka, transactional_id) -> bool:
-    [described] = kafka.describe_transactions([transactional_id]).values()
-    return described.state.value == "Ongoing"
 
 
 @pytest.mark.parametrize("writers", WRITERS)

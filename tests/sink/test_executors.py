@@ -67,8 +67,9 @@ class Copy:
         rows = rows.where(f"value < {ROWS * BATCHES}")
         query = rows.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(sink).start()
         try:
-            done = lambda: query.exception() or (query.lastProgress or {"batchId": 0})["batchId"] >= BATCHES  # noqa: E731
-            eventually(done, timeout=120)
+            eventually(
+                lambda: query.exception() or (query.lastProgress or {"batchId": 0})["batchId"] >= BATCHES, timeout=120
+            )
             if query.exception():
                 query.awaitTermination()
         finally:
@@ -80,7 +81,7 @@ class Copy:
             again = Supervisor(lambda _: self.once(self.sink(kind, **options)), restarts=3, delay=0, report=print)
             attempts = again.run()
         assert len(struck) == len(faults)
-        assert not [attempt for attempt in attempts if isinstance(attempt.error, TimeoutError)], "it hung"
+        assert not any(isinstance(attempt.error, TimeoutError) for attempt in attempts), "it hung"
         return len(attempts) - 1
 
     def published(self):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import pytest
@@ -11,14 +10,15 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.executors.record_batch import encode
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.eventually import eventually
 from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
 from tests.sink.random_rows import NOW_MS, PRODUCER, Headers, Row, arrow, random_rows
+from tests.sink.test_record_batch_in_kafka import each_of
 
 PARTITIONS = 3
 SCHEMA = "key binary, value binary, headers array<struct<key: string, value: binary>>"
 LARGEST = 1_048_588  # bytes of a record batch that a topic takes, unless max.message.bytes is set
-DEADLINE = 60
 
 
 class Record(NamedTuple):
@@ -76,17 +76,10 @@ def read_by_java(spark, servers, topic, count):
     ]
 
 
-def each_of(iterable):
-    iterator = iterable.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
-
-
 def until(count, poll):
-    found, deadline = [], time.monotonic() + DEADLINE
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"only {len(found)} of {count} records came"
-        found += poll()
+    """Return what `poll` gives, as soon as it is so much."""
+    found = []
+    eventually(lambda: found.extend(poll()) or len(found) >= count, timeout=60)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka import producer
@@ -13,7 +12,7 @@ from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.transactions import read_transactions
-from tests.sink.conftest import Copying
+from tests.sink.conftest import Copying, topic_of_numbers
 
 FORGETFUL = {
     "transactional.id.expiration.ms": "20000",
@@ -31,12 +30,7 @@ def servers():
 
 @pytest.fixture
 def copy(spark, servers, tmp_path):
-    source = create_topic(servers, f"numbers-{tmp_path.name}", 1)
-    sending = Producer({"bootstrap.servers": servers})
-    for number in ALL:
-        sending.produce(source, str(number))
-    assert sending.flush(30) == 0
-    return Copying(spark, servers, source, tmp_path / "copy")
+    return Copying(spark, servers, topic_of_numbers(servers, f"numbers-{tmp_path.name}"), tmp_path / "copy")
 
 
 @pytest.fixture(params=WRITERS)

@@ -24,7 +24,8 @@ from tests.sink.random_rows import NOW_MS, OF_LAST, PRODUCER, TAGS, Row, arrow, 
 DOES_NOT_COMPRESS = Row(b"does not", random.Random(9).randbytes(200_000))
 
 
-def _each(iterable):
+def each_of(iterable):
+    """Yield what a collection of Java's has."""
     iterator = iterable.iterator()
     while iterator.hasNext():
         yield iterator.next()
@@ -34,11 +35,11 @@ def read_by_java(spark, batch: bytes) -> tuple[object, list[Row]]:
     """Decode a batch by Kafka's own Java code, as its broker and its consumers do: return the batch and its rows."""
     jvm = spark._jvm
     records = jvm.org.apache.kafka.common.record.MemoryRecords.readableRecords(jvm.java.nio.ByteBuffer.wrap(batch))
-    [decoded] = _each(records.batches())
+    [decoded] = each_of(records.batches())
     decoded.ensureValid()
     bytes_of = jvm.org.apache.kafka.common.utils.Utils.toNullableArray
     rows = []
-    for record in _each(decoded):
+    for record in each_of(decoded):
         record.ensureValid()
         headers = [(header.key(), header.value()) for header in record.headers()]
         rows.append(Row(bytes_of(record.key()), bytes_of(record.value()), headers))

@@ -15,12 +15,6 @@ from labs.pipeline.records import SOURCE_TOPIC, source_value, window_start
 
 TICK = 0.02  # seconds
 PATIENCE_MS = 600_000  # a record waits that long for a broker to come back
-SETTINGS: dict[str, str | int] = {
-    "message.timeout.ms": PATIENCE_MS,
-    "delivery.report.only.error": False,
-    # librdkafka connects only where it has to; a single broker that shut down was seen to be connected to no more.
-    "enable.sparse.connections": "false",
-}
 
 
 class LiveTraffic:
@@ -46,7 +40,9 @@ class LiveTraffic:
         self._accesses, self._servers, self._topic, self._rate = iter(accesses), bootstrap_servers, topic, rate
         self._stopping = threading.Event()
         self._error: Exception | None = None
-        self._producer = source_producer(bootstrap_servers, **SETTINGS)
+        self._producer = source_producer(
+            bootstrap_servers, **{"message.timeout.ms": PATIENCE_MS, "delivery.report.only.error": False}
+        )
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
         self._thread.start()
 

@@ -96,6 +96,8 @@ def source_producer(bootstrap_servers: str, **settings: str | int) -> Producer:
             "bootstrap.servers": bootstrap_servers,
             "enable.idempotence": True,
             "delivery.report.only.error": True,
+            # Left to connect only where it has to, it was seen to stay away from a single broker that had shut down.
+            "enable.sparse.connections": False,
             "log_level": 0,
             **settings,
         }
