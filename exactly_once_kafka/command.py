@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             store.overwrite(marker, producer, patience)
             print(f"now: {describe(marker)}")
     except KafkaException as error:
-        raise ConnectionError(why(error.args[0], arguments)) from error
+        raise ConnectionError(_why_unreachable(error.args[0], arguments)) from error
     except TimeoutError as error:
         raise ConnectionError(f"no Kafka answers at {servers}, or not without the right --option: {error}") from error
     except Forgetful as unsafe:
@@ -92,7 +92,7 @@ def read(store: MarkerStore, patience: Patience) -> Marker | None:
     return store.read(patience, undecided=True) if store.topic.id(patience) else store.read_old(patience)
 
 
-def why(error: KafkaError, arguments: argparse.Namespace) -> str:
+def _why_unreachable(error: KafkaError, arguments: argparse.Namespace) -> str:
     if error.code() in NO_ANSWER_YET:
         return f"no Kafka answers at {arguments.bootstrap_servers}, or not without the right --option: {error.str()}"
     return f"the marker cannot be reached at {arguments.bootstrap_servers}: {error.str()}"

@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.spark import spark_session
@@ -63,7 +65,7 @@ def _peak_megabytes() -> float:
     return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
 
 
-def _count(spark, servers: str, topic: str) -> float:
+def _count(spark: SparkSession, servers: str, topic: str) -> float:
     """Count one topic exactly once and return how many seconds the query took."""
     results = create_topic(servers, f"results_{uuid.uuid4().hex[:8]}", 1)
     sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=servers, writers="driver")

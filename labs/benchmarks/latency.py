@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
@@ -40,7 +40,7 @@ RATE = 5_000  # records per second
 SPEED = 4.8
 CLIENTS = 200
 WARM_UP = 15  # windows that do not count
-SINKS = {
+SINKS: dict[str, Callable[..., Callable[[DataFrame, int], None]]] = {
     "exactly once": lambda topic, servers, **options: ExactlyOnceKafkaSink(
         topic, topic, bootstrap_servers=servers, **options
     ),

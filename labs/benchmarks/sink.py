@@ -10,7 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
@@ -56,14 +56,14 @@ def _median(name: str, batches: list[dict[str, int]]) -> float:
     return statistics.median(durations[name] for durations in batches)
 
 
-def _sink(kind: str, servers: str, topic: str) -> Callable[[DataFrame, int], object]:
+def _sink(kind: str, servers: str, topic: str) -> Callable[[DataFrame, int], None]:
     """Return our sink, or a foreachBatch function that is Spark's own and nothing else."""
     if kind == SPARKS:
         return sparks_own_sink(topic, servers)
     return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, batch_headers=False, writers=kind)
 
 
-def _run(spark, servers: str, source: str, kind: str, size: int) -> list[dict[str, int]]:
+def _run(spark: SparkSession, servers: str, source: str, kind: str, size: int) -> list[dict[str, int]]:
     """Copy the source through one sink and return Spark's durations of each full batch, in ms."""
     topic = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1)
     rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from labs.runs.attack.score import Score
     from labs.runs.attack.sinks import WrongSink
-    from labs.runs.attack.watch import Outcome
+    from labs.runs.attack.watch import AttackOutcome
 
 EXAMPLES = """examples:
   python -m labs attack                                    a sink by chance; write your orders, then an empty line
@@ -155,7 +155,7 @@ def _asked(prompt: str) -> str:
         return ""
 
 
-def _report(outcome: Outcome, show: bool, what: str) -> None:
+def _report(outcome: AttackOutcome, show: bool, what: str) -> None:
     if show:
         print(f"{outcome.happened}\n")
     for remark in outcome.remarks:

@@ -6,6 +6,14 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from labs.faults.chaos.journal import Strike
+    from labs.faults.chaos.plan import ChaosPlan
+    from labs.runs.chaos_report import ChaosReport, Sample
 
 EXAMPLES = """examples:
   python -m labs chaos                                     three minutes, seed 7, one broker
@@ -96,13 +104,15 @@ def run(arguments: argparse.Namespace) -> int:
 class Screen:
     """The table that is shown while the chaos lasts."""
 
-    def __init__(self, plan):
-        self.plan, self.strikes, self._latest = plan, [], None
+    def __init__(self, plan: ChaosPlan):
+        self.plan = plan
+        self.strikes: list[Strike] = []
+        self._latest: Sample | None = None
 
-    def see(self, sample) -> None:
+    def see(self, sample: Sample) -> None:
         self._latest = sample
 
-    def __rich__(self):
+    def __rich__(self) -> Table:
         from rich.table import Table
         from rich.text import Text
 
@@ -116,7 +126,7 @@ class Screen:
         return table
 
 
-def show(report, plot: Path) -> None:
+def show(report: ChaosReport, plot: Path) -> None:
     """Print every fault with its time, and the verdict."""
     from rich.table import Table
     from rich.text import Text

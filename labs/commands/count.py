@@ -7,7 +7,14 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from labs.equipment.broker import AnyBroker
+    from labs.runs.count import CountedLog
 
 EXAMPLES = """examples:
   python -m labs count /var/log/nginx/access.log
@@ -71,7 +78,7 @@ def check_plot(file: Path) -> None:
         raise ValueError(f"--plot {file}: {file.parent} is no directory that can be written to")
 
 
-def show(counted, arguments: argparse.Namespace, console) -> None:
+def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -> None:
     """Print the report, save the plot."""
     if arguments.plot:
         from labs.evidence.plots.count_plots import plot_count_report
@@ -100,7 +107,7 @@ def show(counted, arguments: argparse.Namespace, console) -> None:
     print(counted.audit)
 
 
-def keep(broker, counted) -> None:
+def keep(broker: AnyBroker, counted: CountedLog) -> None:
     """Say where the topics are; wait for Ctrl-C if the Kafka would end with us."""
     import signal
 

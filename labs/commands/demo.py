@@ -6,9 +6,21 @@ import argparse
 import json
 import os
 import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+    from rich.table import Table
+
+    from labs.commands.console import Bars, Lines
+    from labs.equipment.broker import AnyBroker
+    from labs.faults.proxy import Proxy
+    from labs.runs.count import CountedLog
+    from labs.runs.staircase import Outcome
 
 EXAMPLES = """examples:
   python -m labs demo
@@ -52,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def kafka_behind_a_proxy(meanwhile):
+def kafka_behind_a_proxy(meanwhile: Callable[[], object]) -> Iterator[tuple[AnyBroker, Proxy | None]]:
     """Yield a broker and the proxy before it; of a Kafka that somebody else runs, the proxy is None."""
     from labs.equipment.broker import open_broker
     from labs.faults.proxy import proxied_broker
@@ -64,7 +76,14 @@ def kafka_behind_a_proxy(meanwhile):
             yield both
 
 
-def count_a_log(log: Path, spark, broker, progress, console, output: Path):
+def count_a_log(
+    log: Path,
+    spark: SparkSession,
+    broker: AnyBroker,
+    progress: Bars | Lines,
+    console: Console,
+    output: Path,
+) -> CountedLog:
     """Count one access log without a crash, print the audit and save its plot. Raises NotALog."""
     from labs.commands.own_files import MADE_HERE
     from labs.evidence.plots.count_plots import plot_count_report
@@ -81,7 +100,13 @@ def count_a_log(log: Path, spark, broker, progress, console, output: Path):
     return counted
 
 
-def climb(arguments, spark, broker, proxy, progress) -> list:
+def climb(
+    arguments: argparse.Namespace,
+    spark: SparkSession,
+    broker: AnyBroker,
+    proxy: Proxy | None,
+    progress: Bars | Lines,
+) -> list[Outcome]:
     """Run every stage through the same storm of faults; with --full through each fault alone as well."""
     from exactly_once_kafka.points import FAULT_POINTS
     from labs.equipment.topics import create_topic, remove_topics
@@ -102,7 +127,7 @@ def climb(arguments, spark, broker, proxy, progress) -> list:
         alone = [*lost, *(Fault(point, RESULTS_FROM + 1) for point in FAULT_POINTS)]
         plan += [(stage, (fault,)) for stage in (AT_MOST_ONCE, *STAGES) for fault in alone]
     options: dict[str, Any] = {"source_topic": topic, "records_per_batch": RECORDS_PER_BATCH}
-    outcomes: list = []
+    outcomes: list[Outcome] = []
     try:
         for stage, faults in plan:
             fault = f", {faults[0].name}" if len(faults) == 1 else ""
@@ -115,7 +140,7 @@ def climb(arguments, spark, broker, proxy, progress) -> list:
     return outcomes
 
 
-def show(outcomes: list, arguments: argparse.Namespace, console, output: Path) -> None:
+def show(outcomes: list[Outcome], arguments: argparse.Namespace, console: Console, output: Path) -> None:
     """Print the staircase as a table or JSON and save the plots."""
     from labs.commands.own_files import MADE_HERE
     from labs.evidence.plots.count_plots import plot_stage_fault_heatmap, plot_staircase
@@ -141,7 +166,7 @@ def show(outcomes: list, arguments: argparse.Namespace, console, output: Path) -
     console.print(f"Plots: {', '.join(map(str, plots))}")
 
 
-def _table(rows: list[dict], *more: str):
+def _table(rows: list[dict[str, Any]], *more: str) -> Table:
     from rich.table import Table
 
     table = Table()
@@ -149,5 +174,5 @@ def _table(rows: list[dict], *more: str):
     for column in ("stage", *more, *numbers, "verdict"):
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*[str(row[column.header]) for column in table.columns])
+        table.add_row(*[str(row[str(column.header)]) for column in table.columns])
     return table

@@ -13,6 +13,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from labs.equipment.interrupts import interrupts_wait
 from labs.faults.fault import Fault
@@ -31,7 +32,7 @@ class Orders(argparse.ArgumentParser):
         super().__init__(prog="labs run", add_help=False, allow_abbrev=False)
         add_options(self)
 
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         raise BadOrder(message)
 
     def read(self, line: bytes) -> argparse.Namespace:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 EXAMPLES = """examples:
   python -m labs notebooks
@@ -38,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def execute(notebook, folder: Path, timeout: int = 300) -> None:
+def execute(notebook: NotebookNode, folder: Path, timeout: int = 300) -> None:
     """Execute all cells in a fresh kernel that works in `folder`. Raises CellExecutionError."""
     from nbclient import NotebookClient
 
@@ -51,7 +55,7 @@ def execute(notebook, folder: Path, timeout: int = 300) -> None:
     ).execute()
 
 
-def _clean(notebook):
+def _clean(notebook: NotebookNode) -> NotebookNode:
     """Drop what differs from run to run and means nothing: timings, and widgets' state."""
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)

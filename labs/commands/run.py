@@ -7,13 +7,19 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from labs.equipment.interrupts import interrupts_wait
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
+
+    from exactly_once_kafka.points import Points
+
+    Sink = Callable[[DataFrame, int], None]
 
 EXAMPLES = """examples:
   python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint
@@ -139,7 +145,7 @@ def _await(query: StreamingQuery) -> None:
         raise
 
 
-def _sink(arguments: argparse.Namespace, points):
+def _sink(arguments: argparse.Namespace, points: Points) -> Sink:
     if arguments.sink in ("at-least-once", "not-idempotent"):
         from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
@@ -164,8 +170,8 @@ def _sink(arguments: argparse.Namespace, points):
     )
 
 
-def _telling(sink):
-    def tell(rows, batch_id: int) -> None:
+def _telling(sink: Sink) -> Sink:
+    def tell(rows: DataFrame, batch_id: int) -> None:
         _say(event="begins", batch=batch_id)
         sink(rows, batch_id)
         _say(event="done", batch=batch_id)

@@ -15,7 +15,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from labs.equipment.apart import kill_all_apart
-from labs.equipment.broker import Broker, ExternalBroker, nothing, open_broker
+from labs.equipment.broker import AnyBroker, Broker, nothing, open_broker
 from labs.equipment.postgres import Postgres
 from labs.exercises.checker.interpreter import end_idle
 from labs.faults.proxy import Proxy, proxied_broker
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class LessonBench:
     """What stands on the bench. `servers` is the address for Kafka clients, through the proxy where there is one."""
 
-    broker: Broker | ExternalBroker
+    broker: AnyBroker
     proxy: Proxy | None
 
     def __init__(self, spark: bool = True, proxy: bool = False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from labs.desk.course import Option, Question, find_lesson
 from labs.desk.notes import TICKET, notes_of
@@ -42,7 +43,7 @@ class ExitTicket:
         self._widgets[number].say(words)
         return words
 
-    def _repr_mimebundle_(self, **_):
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return mimebundle(self._widgets, str(self))
 
     def __str__(self) -> str:

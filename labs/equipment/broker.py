@@ -220,7 +220,10 @@ class ExternalBroker:
         self.close()
 
 
-def open_broker(meanwhile: Callable[[], object] = nothing, **options: Any) -> Broker | ExternalBroker:
+AnyBroker = Broker | ExternalBroker
+
+
+def open_broker(meanwhile: Callable[[], object] = nothing, **options: Any) -> AnyBroker:
     """Start the lab's Kafka (options as for `Broker`), or use the one that KAFKA_BOOTSTRAP_SERVERS names.
 
     `meanwhile` is called while it starts. Raises BrokerError, and what `meanwhile` raises.

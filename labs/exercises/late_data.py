@@ -15,6 +15,7 @@ columns window, ip, count, and the output mode for them. The results go to a top
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from labs.evidence.auditor.expected import count_by_window
 from labs.exercises.checker.scenario import Exercise
@@ -53,7 +54,7 @@ def late_by(late_ms: int) -> list[Access]:
     return accesses
 
 
-def ended(accesses: Iterable[Access], left_out: Iterable[Access] = (), **options) -> Round:
+def ended(accesses: Iterable[Access], left_out: Iterable[Access] = (), **options: Any) -> Round:
     """Return a round whose last request comes long enough after all others for each window to be out."""
     accesses, left_out = list(accesses), set(left_out)
     last = max(time_ms for time_ms, _ in accesses)

@@ -15,6 +15,7 @@ the job will read its input again, and publish it again.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from labs.exercises.checker.crash_points import Crash
 from labs.exercises.checker.dead_job import DeadCheckpoint, DeadJob
@@ -23,7 +24,7 @@ from labs.exercises.checker.rounds import History, conclude
 from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 
 
-def recovered(*checkpoints: DeadCheckpoint, kills: tuple[str, ...] = ()):
+def recovered(*checkpoints: DeadCheckpoint, kills: tuple[str, ...] = ()) -> Callable[[Lab, Scenario], Finding]:
     """Return a judge that lets the code recover, killed at these points first, and lets the job go on."""
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:

@@ -33,7 +33,7 @@ class Fault:
     batch: int
     action: Action = "raise"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.point not in FAULT_POINTS:
             raise ValueError(f"no fault point {self.point!r}; there are {', '.join(FAULT_POINTS)}")
         if self.action not in ("raise", "kill", "pause"):
@@ -103,7 +103,7 @@ class FaultPoints:
     A fault is whatever is `Armable`.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._waiting: list[Armable] = []
         self._struck: list[Armable] = []
 

@@ -32,7 +32,7 @@ class NetworkFault:
     request: RequestHeader | None = None
     struck: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.kind, Request):
             raise TypeError(f"a fault strikes a kind of request, such as Request.PRODUCE, not {self.kind!r}")
         if self.seconds is not None and self.seconds < 0:

@@ -138,12 +138,12 @@ class Proxy:
     def __enter__(self) -> Proxy:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 @contextmanager
-def proxied_broker(meanwhile: Callable[[], object] = nothing, **options) -> Iterator[tuple[Broker, Proxy]]:
+def proxied_broker(meanwhile: Callable[[], object] = nothing, **options: Any) -> Iterator[tuple[Broker, Proxy]]:
     """Start a broker (options as for `Broker`) whose clients all come through a proxy; `meanwhile` as it starts."""
     with Proxy() as proxy, closing(Broker(advertised_port=proxy.port, **options)) as broker:
         broker.start(meanwhile=meanwhile)

@@ -12,7 +12,7 @@ from typing import Any
 
 from labs.equipment.topics import create_topic
 from labs.pipeline.log.live_traffic import LiveTraffic
-from labs.room.batches import Checkpoint
+from labs.room.batches import WatchedCheckpoint
 from labs.room.drivers import Driver
 from labs.room.equipment import RoomEquipment
 from labs.room.partition_tail import PartitionTail
@@ -141,5 +141,5 @@ class Act:
         if driver:
             driver.epoch = row.epoch
 
-    def _new_checkpoint(self, beginning: int) -> Checkpoint:
-        return Checkpoint(self._equipment.directory / f"checkpoint-{self.number}-{beginning}")
+    def _new_checkpoint(self, beginning: int) -> WatchedCheckpoint:
+        return WatchedCheckpoint(self._equipment.directory / f"checkpoint-{self.number}-{beginning}")

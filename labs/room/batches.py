@@ -19,8 +19,8 @@ KEPT = 100  # batches, as in Spark's own checkpoint
 
 
 @dataclass
-class Checkpoint:
-    """A checkpoint directory as it is known by now."""
+class WatchedCheckpoint:
+    """What is known by now of the checkpoint of a query that runs."""
 
     directory: Path
     watermarks: dict[int, int] = field(default_factory=dict)  # of the planned batches, in epoch millis

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 
 from labs.room.act import Act
-from labs.room.batches import Checkpoint
+from labs.room.batches import WatchedCheckpoint
 from labs.room.chronicle import MORE, Consequence
 from labs.room.drivers import Driver, Drivers
 
@@ -170,7 +170,7 @@ def _doubled(results: int) -> str:
     return f", {results:,} results doubled" if results else ""
 
 
-def _begun_by_others(checkpoint: Checkpoint, driver: Driver) -> Callable[[], list[tuple[int, int]]]:
+def _begun_by_others(checkpoint: WatchedCheckpoint, driver: Driver) -> Callable[[], list[tuple[int, int]]]:
     """Return what returns the batches that other drivers have begun from now on, each with its driver."""
     known = {batch: len(drivers) for batch, drivers in checkpoint.begun.items()}
     return lambda: [

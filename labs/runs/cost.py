@@ -39,7 +39,7 @@ BEGIN, ROWS, COMMIT = "epoch and marker", "compute and send rows", "commit"
 CALLED, RETURNED = "called", "returned"
 PARTS = ((BEGIN, CALLED, BEFORE_WRITE), (ROWS, BEFORE_WRITE, BEFORE_COMMIT), (COMMIT, BEFORE_COMMIT, AFTER_COMMIT))
 
-Sink = Callable[[DataFrame, int], object]
+Sink = Callable[[DataFrame, int], None]
 Clock = Callable[[str, int], None]
 
 

@@ -18,7 +18,7 @@ from labs.evidence.auditor.audit import Audit
 from labs.faults.proxy import Proxy
 from labs.pipeline.log.access_log import Access
 from labs.runs.engine_kills import draw_kills, halves, slices
-from labs.runs.engine_run import STEADY_SECONDS, finish, judge
+from labs.runs.engine_run import STEADY_SECONDS, judge, send_rest
 from labs.runs.engine_session import EngineSession, EngineStopped
 from labs.runs.transaction_story import ANSWERED, Step, TransactionStory
 
@@ -82,7 +82,7 @@ def run_outage(
         story.tell("started again")
         proxy.watch(story.overhear)
         session.start()
-        finish(session, parts[1], log)
+        send_rest(session, parts[1], log)
     except EngineStopped as stopped:
         error = str(stopped)
     finally:

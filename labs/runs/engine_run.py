@@ -77,7 +77,7 @@ def run_engine(
             session.kill()
             say(f"kill {number} of {kills}: after {len(session.tail.distinct):,} results")
             session.start()
-        finish(session, parts[-1], log)
+        send_rest(session, parts[-1], log)
     except EngineStopped as stopped:
         error = str(stopped)
     finally:
@@ -88,7 +88,7 @@ def run_engine(
     )  # fmt: skip
 
 
-def finish(session: EngineSession, rest: Sequence[Access], log: Sequence[Access]) -> None:
+def send_rest(session: EngineSession, rest: Sequence[Access], log: Sequence[Access]) -> None:
     """Send the rest of the log, and wait until the results of the last window are committed. Raises EngineStopped.
 
     Windows come in their order, so what is missing then is not on its way.

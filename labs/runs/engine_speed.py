@@ -20,7 +20,7 @@ from labs.evidence.readers.tail import CommittedCount, Tail
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import WINDOW_MS
 from labs.runs.engine_kills import final_results
-from labs.runs.engine_run import finish, judge
+from labs.runs.engine_run import judge, send_rest
 from labs.runs.engine_session import EngineSession, EngineStopped, Standstill
 
 MEMORY_EVERY = 1.0  # seconds
@@ -87,7 +87,7 @@ def run_speed(
         say(f"{backlog:,} records drained")
         session.wait_for(results, committed=True)
         latencies = _follow(session, results, log[backlog:], seconds, memory)
-        finish(session, (), log)
+        send_rest(session, (), log)
     except EngineStopped as stopped:
         error = str(stopped)
     finally:

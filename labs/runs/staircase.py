@@ -27,7 +27,7 @@ from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 class WithoutMarker(ExactlyOnceKafkaSink):
     """Transactions alone: a batch is visible as a whole or not at all, and nobody looks which were."""
 
-    def decide(self, *_) -> bool:
+    def decide(self, *_: object) -> bool:
         return False
 
 
@@ -56,7 +56,9 @@ class Stage:
     restarts_from: str = "earliest"
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def make_sink(self, topic: str, bootstrap_servers: str, points: Points):
+    def make_sink(
+        self, topic: str, bootstrap_servers: str, points: Points
+    ) -> AtLeastOnceKafkaSink | ExactlyOnceKafkaSink:
         options = {"bootstrap_servers": bootstrap_servers, "points": points, **self.options}
         if issubclass(self.sink, ExactlyOnceKafkaSink):
             return self.sink(f"sink-of-{topic}", topic, writers="driver", **options)

@@ -7,6 +7,7 @@ epoch; the moment in which readers notice comes shortly afterwards. What ended u
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
@@ -46,7 +47,10 @@ class ReaderView:
 
     def granted(self, epoch: Transaction) -> None:
         """Abort what older epochs of the producer have open, as Kafka does before it grants another."""
-        self._end(ABORTED, lambda each: each.producer_id == epoch.producer_id and each.epoch < epoch.epoch)
+        self._end(
+            ABORTED,
+            lambda each: each.producer_id == epoch.producer_id and each.epoch < epoch.epoch,
+        )
 
     def timed_out(self) -> None:
         """Abort all that is open."""
@@ -62,7 +66,7 @@ class ReaderView:
                 seen.append(self._records[place][0])
         return tuple(seen)
 
-    def _end(self, fate: str, concerned) -> None:
+    def _end(self, fate: str, concerned: Callable[[Transaction], bool]) -> None:
         for place, (_, transaction) in self._records.items():
-            if self._fates[place] == OPEN and concerned(transaction):
+            if self._fates[place] == OPEN and transaction and concerned(transaction):
                 self._fates[place] = fate

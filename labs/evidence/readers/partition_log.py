@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas
 
-from labs.equipment.broker import Broker, BrokerError, ExternalBroker
+from labs.equipment.broker import AnyBroker, BrokerError, ExternalBroker
 from labs.equipment.kafka_tool import run_kafka_tool
 from labs.evidence.readers.transactions import NoSuchPartition
 
@@ -49,7 +49,7 @@ class LogEntry:
         return self.status.endswith(" marker")
 
 
-def read_log(broker: Broker | ExternalBroker, topic: str, partition: int = 0) -> list[LogEntry]:
+def read_log(broker: AnyBroker, topic: str, partition: int = 0) -> list[LogEntry]:
     """Return what the partition's log holds, by offset. Raises BrokerError, NoSuchPartition.
 
     The broker may be running or stopped. Of several copies the longest is read.
@@ -67,7 +67,7 @@ def read_log(broker: Broker | ExternalBroker, topic: str, partition: int = 0) ->
     return _decided(list(_entries(dump_segments(segments))))
 
 
-def dump_log(broker: Broker | ExternalBroker, topic: str, partition: int = 0) -> pandas.DataFrame:
+def dump_log(broker: AnyBroker, topic: str, partition: int = 0) -> pandas.DataFrame:
     """Return the partition's log as a table, one row per record, control records included. Raises as `read_log`."""
     columns = ("offset", "batch", "producer_id", "epoch", "sequence", "status", "key", "value")
     entries = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pandas
 
-from labs.equipment.broker import Broker, BrokerError, ExternalBroker
+from labs.equipment.broker import AnyBroker, BrokerError, ExternalBroker
 from labs.evidence.readers.partition_log import dump_segments
 
 TOPIC = "__transaction_state"
@@ -35,7 +35,7 @@ class Noted:
     partitions: tuple[str, ...]
 
 
-def read_transaction_log(broker: Broker | ExternalBroker, transactional_id: str) -> list[Noted]:
+def read_transaction_log(broker: AnyBroker, transactional_id: str) -> list[Noted]:
     """Return what the coordinator has noted of this id, oldest first. Raises BrokerError."""
     if isinstance(broker, ExternalBroker):
         raise BrokerError(
@@ -61,7 +61,7 @@ def partition_of(transactional_id: str, partitions: int) -> int:
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
 
-def dump_transaction_log(broker: Broker | ExternalBroker, transactional_id: str) -> pandas.DataFrame:
+def dump_transaction_log(broker: AnyBroker, transactional_id: str) -> pandas.DataFrame:
     """Return what the coordinator has noted of this id as a table, oldest first. Raises BrokerError."""
     notes = read_transaction_log(broker, transactional_id)
     cells = [[each.state, each.producer_id, each.epoch, ", ".join(each.partitions) or "-"] for each in notes]

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labs.exercises.checker.clients import ExerciseConsumer, ExerciseDatabase, exercise_producer, handler
 from labs.exercises.checker.crash_points import CrashPoints
 from labs.exercises.checker.files import ExerciseFiles
 from labs.exercises.checker.student_module import require_parameters
+
+if TYPE_CHECKING:
+    from labs.pipeline.two_phase.prepared import PreparedTransaction
 
 
 def with_handler(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
@@ -54,7 +57,7 @@ def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints
 
     servers = tools["servers"]
 
-    def finish(transaction, commit) -> None:
+    def finish(transaction: PreparedTransaction, commit: bool) -> None:
         if not isinstance(commit, bool):
             raise TypeError(f"finish(transaction, commit) takes True or False, and not {commit!r}")
         detail = f"finish({_name(transaction)}, {'commit' if commit else 'abort'})"

@@ -12,7 +12,7 @@ import importlib
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from labs.exercises.catalogue import EXERCISES
@@ -69,7 +69,7 @@ def check(
     return Report(name, code.name, findings, exercise.epilogue(findings), time.monotonic() - began)
 
 
-def _kafka(servers: str | None, exercise: Exercise):
+def _kafka(servers: str | None, exercise: Exercise) -> AbstractContextManager[str]:
     if servers or exercise.own_kafka:
         return nullcontext(servers or "")
     return _OwnBroker()
@@ -84,5 +84,5 @@ class _OwnBroker:
         self._broker = open_broker()
         return self._broker.bootstrap_servers
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self._broker.close()

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -52,7 +52,7 @@ class ExerciseConsumer(Watched):
             raise EndIgnored("poll() has returned None 100 times: the topic is read to its end, so return from there")
         return message
 
-    def commit(self, message: Message | None = None, offsets: list[TopicPartition] | None = None, **_) -> None:
+    def commit(self, message: Message | None = None, offsets: list[TopicPartition] | None = None, **_: Any) -> None:
         """Tell Kafka that everything polled so far is done (or: up to `message`, or `offsets`), and wait for it."""
         to = {"message": message} if message is not None else {"offsets": offsets} if offsets else {}
         upto = f"record {message.offset()}" if message is not None else ""
@@ -99,7 +99,7 @@ class ExerciseDatabase(Watched):
     def __enter__(self) -> ExerciseDatabase:
         return self
 
-    def __exit__(self, kind, *_) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         (self.rollback if kind else self.commit)()
 
 

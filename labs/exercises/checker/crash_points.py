@@ -76,7 +76,7 @@ class Watched:
             return value
         name = f"{self._name}.{attribute}"
 
-        def watched(*arguments, **options):
+        def watched(*arguments: Any, **options: Any) -> Any:
             detail = f"{name}({', '.join(map(_brief, arguments))})"
             return self._points.call(name, lambda: value(*arguments, **options), detail, lambda _: "")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from exactly_once_kafka.batch import ADOPTED, Marker
@@ -150,7 +151,7 @@ def _source(spark: SparkSession, tools: dict[str, Any]) -> DataFrame:
     return ip_count.read_source(spark, tools["servers"], tools["source"], records_per_batch=tools["records_per_batch"])
 
 
-def _await_end(query, errors: list[Exception]) -> None:
+def _await_end(query: StreamingQuery, errors: list[Exception]) -> None:
     """Wait for the end of the query. Raises the error of the student's function rather than what Spark made of it."""
     try:
         query.awaitTermination()

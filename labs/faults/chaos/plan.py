@@ -40,7 +40,7 @@ class ChaosPlan:
     points: tuple[str, ...] = FAULT_POINTS
     spare: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for kind in self.kinds:
             if kind not in KINDS:
                 raise ValueError(f"no fault is called {kind!r}; there are {', '.join(KINDS)}")

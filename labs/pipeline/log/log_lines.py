@@ -98,7 +98,7 @@ def _gunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
         raise BadLine("truncated gzip")
 
 
-def _up_to_damage(member, block: bytes) -> Iterator[bytes]:
+def _up_to_damage(member: zlib._Decompress, block: bytes) -> Iterator[bytes]:
     # zlib drops what it had read of a block when it meets damage; byte by byte nothing is lost.
     try:
         for byte in block:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
@@ -87,7 +90,9 @@ def rejected(records: DataFrame) -> DataFrame:
     return accesses.select(F.concat_ws(":", "partition", "offset").alias("key"), "value")
 
 
-def start_query(results: DataFrame, sink, checkpoint: str, **trigger) -> StreamingQuery:
+def start_query(
+    results: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str, **trigger: Any
+) -> StreamingQuery:
     """Start writing `results` through the foreachBatch function `sink`, by default until the source's present end.
 
     `trigger` is as for Spark's `trigger`, such as `processingTime="5 seconds"`.

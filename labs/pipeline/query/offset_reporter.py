@@ -69,7 +69,7 @@ class OffsetReporter(StreamingQueryListener):
         if self._query_name not in (None, progress.name):
             return
         try:
-            self._report({at: end for source in progress.sources for at, end in end_offsets(source).items()})
+            self._report({at: end for source in progress.sources for at, end in ends_of_batch(source).items()})
         except Exception as error:
             # Nothing may depend on this, least of all the query.
             self.failures += 1
@@ -105,7 +105,7 @@ class OffsetReporter(StreamingQueryListener):
         """The last completed batch has been reported, and an incomplete one must not be."""
 
 
-def end_offsets(source: SourceProgress) -> dict[TopicPartition, int]:
+def ends_of_batch(source: SourceProgress) -> dict[TopicPartition, int]:
     """Return where a batch ended in each partition: nothing for a source that is not Kafka."""
     if not source.description.startswith("Kafka") or not source.endOffset:
         return {}

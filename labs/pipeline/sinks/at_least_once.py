@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from exactly_once_kafka.points import Points, pass_by
@@ -60,7 +60,7 @@ class AtLeastOnceKafkaSink:
             rows.unpersist()
 
 
-def _headers(batch_id: int):
+def _headers(batch_id: int) -> Column:
     """Say in each record which batch it belongs to and which attempt at that batch wrote it."""
     fields = {"batch_id": str(batch_id), "attempt": uuid.uuid4().hex[:8]}
     pairs = [F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in fields.items()]

@@ -67,7 +67,7 @@ class BrokerConnection:
     def __enter__(self) -> BrokerConnection:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

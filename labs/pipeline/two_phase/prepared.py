@@ -117,5 +117,5 @@ class PreparingProducer:
     def __enter__(self) -> PreparingProducer:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -24,7 +24,7 @@ class Judged(NamedTuple):
         return f"{when}: {', '.join(f'{times} {_name(anomaly)}' for anomaly, times in self.counts.items())}"
 
 
-class Outcome(NamedTuple):
+class AttackOutcome(NamedTuple):
     """What came of an attack. `happened` has every step with what came back, `judged` what the auditor had to say
     against it, `ended` how the last driver fared; `remarks` are on orders that could do less than they say."""
 
@@ -60,7 +60,7 @@ class Watch:
             self._note(self._audit_what_is_visible(), len(self.events))
         return event
 
-    def outcome(self, ended: str) -> Outcome:
+    def outcome(self, ended: str) -> AttackOutcome:
         """End the run, in which the last driver said `ended`, and let the auditor judge all of it.
 
         A driver that finds a marker which does not fit refuses to go on: what it leaves out is not lost, since it says
@@ -69,7 +69,7 @@ class Watch:
         self._note(judge(self.player, all_of_it=not is_refusal(ended)), None)
         named = dict.fromkeys(_name(anomaly) for each in self._judged for anomaly in each.counts)
         schedule = Schedule(self.player.stage.name, tuple(self.events), ", ".join(named) or None)
-        return Outcome(schedule, tuple(self._judged), in_words(ended), tuple(self.remarks))
+        return AttackOutcome(schedule, tuple(self._judged), in_words(ended), tuple(self.remarks))
 
     def _audit_what_is_visible(self) -> Audit:
         """Expect of each batch that is to be seen the whole, and nothing twice."""

@@ -8,7 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from labs.schedules.schedule import Event, Schedule, compact
 
@@ -70,17 +70,17 @@ def with_sight(model: Model[State], move: Event, before: State, after: State) ->
 
 
 def explore(
-    model: Model[State], limit: int | None = None, progress: Callable[[int], object] = lambda _: None
+    model: Model[Any], limit: int | None = None, progress: Callable[[int], object] = lambda _: None
 ) -> Explored:
     """Explore the states of a model until an anomaly is found, or all are seen, or `limit` are.
 
     `progress` is told how many have been seen, every thousand.
     """
     began, first = time.perf_counter(), model.start()
-    came_from: dict[State, tuple[State, Event] | None] = {first: None}
+    came_from: dict[Hashable, tuple[Hashable, Event] | None] = {first: None}
     queue, taken = deque([first]), Counter[tuple[str, ...]]()
 
-    def checked(anomaly: str | None, state: State, complete: bool) -> Explored:
+    def checked(anomaly: str | None, state: Hashable, complete: bool) -> Explored:
         moves, end = [], state
         while step := came_from[state]:
             before, move = step

@@ -14,7 +14,7 @@ from labs.schedules.timeline.places import PLACES, STATIONS
 from labs.schedules.timeline.steps import steps_of
 from labs.schedules.timeline.switches import BATCHES, LABELS, ROWS, Switches, every_switching
 from labs.schedules.timeline.verdict import judge, seen_by_reader
-from labs.schedules.timeline.why import why
+from labs.schedules.timeline.why import explanation
 
 FAULT_LABELS = {CRASH: "the job crashes", LOST_ACKNOWLEDGEMENT: "an acknowledgement is lost"}
 FILES = {"plan": "offsets/", "note": "commits/"}  # where a step leaves a file with the batch's number for a name
@@ -72,7 +72,7 @@ def _outcome(course: Course, switches: Switches, texts: Numbered) -> tuple[Any, 
         (seen, texts.number(judge(seen).words(at_the_end)), judge(seen).is_wrong(at_the_end))
         for seen, at_the_end in ((at, False), (end, True))
     )
-    return *sights, texts.number(why(course, switches)), tuple(steps)
+    return *sights, texts.number(explanation(course, switches)), tuple(steps)
 
 
 class Numbered:

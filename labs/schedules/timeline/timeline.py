@@ -16,6 +16,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from labs.schedules.svg import Drawing
 from labs.schedules.timeline.course import CRASH, FAULTS
 from labs.schedules.timeline.data import timeline_data
 from labs.schedules.timeline.places import PLACES
@@ -38,7 +39,7 @@ class Timeline(anywidget.AnyWidget):
     fault = traitlets.Unicode(CRASH).tag(sync=True)
     place = traitlets.Int(PLACE).tag(sync=True)
 
-    def still(self):
+    def still(self) -> Drawing:
         """Return a picture of how it stands now."""
         return still(self.data, self.fault, self.switches, self.place)
 
@@ -49,7 +50,7 @@ class Timeline(anywidget.AnyWidget):
     def __repr__(self) -> str:
         return self.in_words()
 
-    def _repr_mimebundle_(self, **kwargs: Any):
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         shown = super()._repr_mimebundle_(**kwargs)
         bundle, *metadata = shown if isinstance(shown, tuple) else (shown,)
         picture = self.still()._repr_html_()

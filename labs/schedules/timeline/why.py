@@ -7,7 +7,7 @@ from labs.schedules.timeline.switches import Switches
 from labs.schedules.timeline.verdict import judge, seen_by_reader
 
 
-def why(course: Course, switches: Switches) -> str:
+def explanation(course: Course, switches: Switches) -> str:
     """Return the sentence for a reader with these switches."""
     on = switches.effective
     if course.fault != CRASH:

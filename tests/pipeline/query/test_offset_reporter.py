@@ -24,8 +24,7 @@ from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import Fault, FaultPoints
 from labs.pipeline.query import ip_count
-from labs.pipeline.query.offset_reporter import OffsetReporter
-from labs.pipeline.query.offset_reporter import end_offsets as reported_offsets
+from labs.pipeline.query.offset_reporter import OffsetReporter, ends_of_batch
 
 
 @pytest.fixture
@@ -170,7 +169,7 @@ def test_source_that_is_not_kafka_has_nothing_to_report(spark, tmp_path):
     progress = eventually(lambda: query.lastProgress)
     query.stop()
     assert progress.numInputRows
-    assert [reported_offsets(source) for source in progress.sources] == [{}]
+    assert [ends_of_batch(source) for source in progress.sources] == [{}]
 
 
 def test_who_waits_for_reports_gets_them_or_is_told_that_they_do_not_come():
