@@ -10,6 +10,7 @@ import signal
 import threading
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -77,8 +78,8 @@ def broker():
 def topic(broker):
     """Make fresh topics: `topic(partitions=1) -> name`."""
 
-    def topic(partitions: int = 1, **settings: str) -> str:
-        return create_topic(broker.bootstrap_servers, f"test-{uuid.uuid4().hex}", partitions, **settings)
+    def topic(partitions: int = 1, **options: Any) -> str:
+        return create_topic(broker.bootstrap_servers, f"test-{uuid.uuid4().hex}", partitions, **options)
 
     return topic
 

@@ -1,6 +1,8 @@
-"""Whether a process runs, as tests ask it of what was killed."""
+"""Whether a process runs, as tests ask it of what was killed; and what it says."""
 
 from __future__ import annotations
+
+from typing import IO, AnyStr
 
 import psutil
 
@@ -14,3 +16,9 @@ def runs(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def next_line(pipe: IO[AnyStr] | None) -> AnyStr:
+    """Read a line from the standard output or error of a process, which must be a pipe."""
+    assert pipe is not None
+    return pipe.readline()

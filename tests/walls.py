@@ -116,7 +116,7 @@ def missing_names(source: str, root: Path) -> Iterator[str]:
     """Yield what the source takes from the house and the house does not have: a module, or a name in one."""
     for tree in _programs(source):
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in HOUSE:
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in HOUSE:
                 place = root.joinpath(*node.module.split("."))
                 yield from (f"{node.module}.{a.name}" for a in node.names if not _has(place, a.name))
             elif isinstance(node, ast.Import):

@@ -6,13 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.processes import next_line
+
 
 def test_cluster_runs_until_it_is_told_to_end_and_cleans_up():
     command = [sys.executable, "-m", "labs", "cluster", "--workers", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            address = process.stdout.readline()
-            said = [process.stderr.readline() for _ in range(3)]
+            address = next_line(process.stdout)
+            said = [next_line(process.stderr) for _ in range(3)]
             process.send_signal(signal.SIGTERM)
             _, rest = process.communicate(timeout=60)
         finally:

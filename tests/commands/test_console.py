@@ -55,9 +55,9 @@ def test_bars_fit_on_80_columns_and_show_their_numbers():
     bars = Bars(console)
     bars.show("the staircase", 17, 42, "start from latest, lost_acknowledgement + mid_transaction + after_commit")
     bars.close()
-    paper = Console(file=io.StringIO(), width=80)
-    paper.print(bars._progress.get_renderable())
-    [line] = paper.file.getvalue().splitlines()
+    paper = io.StringIO()
+    Console(file=paper, width=80).print(bars._progress.get_renderable())
+    [line] = paper.getvalue().splitlines()
     assert "start from latest" in line
     assert "17/42" in line
     assert "0:00:0" in line

@@ -30,6 +30,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.ports import require_free
 from labs.room.page import PAGE, RoomPage
 from tests.browser import complaints, findings_of_axe, set_scheme, wait_for
+from tests.processes import next_line
 
 ROOT = Path(__file__).parents[2]
 CELL = """
@@ -55,6 +56,7 @@ class Visitor:
 
     def __init__(self, address: str):
         parts = urlsplit(address)
+        assert parts.port is not None
         self.port, self.token = parts.port, parse_qs(parts.query)["token"][0]
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
@@ -183,6 +185,7 @@ def shown(browser, page, visitor):
 
 def children(page: RoomPage) -> dict[str, psutil.Process]:
     """Return the kernel and what it has started."""
+    assert page.pid is not None
     found = processes_below(page.pid)
     names = {"kernel": "ipykernel_launcher", "child": "sleep"}
     return {name: next(each for each in found if word in " ".join(each.cmdline())) for name, word in names.items()}
@@ -313,7 +316,7 @@ def test_whoever_is_killed_nothing_is_left(victim, number):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
-            address, server = process.stdout.readline().split()
+            address, server = next_line(process.stdout).split()
             visitor = Visitor(address)
             status, _, text = visitor.ask(PAGE, **visitor.log_in())
             assert (status, "jupyter-config-data" in text) == (200, True)
@@ -337,6 +340,7 @@ def test_a_server_ends_while_a_room_is_being_opened(number):
         visit = threading.Thread(target=broken_off, args=(visitor, headers))
         visit.start()
         eventually(lambda: [each for each in kernels(visitor) if each["execution_state"] == "busy"], timeout=60)
+        assert page.pid is not None
         os.kill(page.pid, number)
         eventually(lambda: page.pid is None, timeout=60)
     visit.join()
@@ -357,7 +361,7 @@ def test_the_command_says_where_the_page_is_and_ends_in_one_line(number):
     before = folders()
     with started() as process:
         try:
-            address = process.stdout.readline()
+            address = next_line(process.stdout)
             process.send_signal(number)
             rest, said = process.communicate(timeout=120)
         finally:

@@ -6,11 +6,13 @@ import os
 
 from labs.desk.bench import open_bench
 from labs.equipment.apart import Apart
+from labs.equipment.broker import Broker
 from tests.processes import runs
 
 
 def test_the_next_bench_ends_what_stands_on_the_last():
     interrupted = open_bench(spark=False)
+    assert isinstance(interrupted.broker, Broker)
     nodes = (*interrupted.broker.nodes, *interrupted.open_broker({}).nodes)
     left = [interrupted.open_postgres().pid, Apart(os.getpid).result, *(node.pid for node in nodes)]
     assert all(map(runs, left))

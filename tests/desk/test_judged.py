@@ -41,6 +41,7 @@ def desk(tmp_path, monkeypatch):
 def test_a_skeleton_fails_and_the_reference_passes(broker, desk, capsys):
     attempt = check("commit_order", [SKELETON], servers=broker.bootstrap_servers, fail_fast=True)
     first = attempt.first_problem
+    assert first is not None
     assert attempt.summary.splitlines()[-1].startswith(f"{first.scenario}: failed (lost: ")
     assert (
         attempt.summary == check("commit_order", [SKELETON], servers=broker.bootstrap_servers, fail_fast=True).summary

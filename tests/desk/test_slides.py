@@ -52,12 +52,14 @@ HEADING = {"cell_type": "markdown", "source": "## Run\n\nLook."}
 
 def test_picture_is_the_first_of_those_before_the_question(notebooks):
     picture = picture_of(LESSON, notebooks(HEADING, BEFORE, AFTER, ASKS, AFTER))
+    assert picture is not None
     assert (picture.words, picture.reveals) == ("1. reads\n2. writes & dies", False)
     assert base64.b64decode(picture.data.partition(",")[2]).decode() == IDEA
 
 
 def test_picture_that_comes_after_the_question_reveals(notebooks):
     picture = picture_of(LESSON, notebooks(ASKS, HEADING, AFTER, BEFORE))
+    assert picture is not None
     assert (picture.data, picture.words, picture.reveals) == (f"data:image/png;base64,{PNG}", "Plot from: Run", True)
 
 
@@ -112,8 +114,9 @@ def test_page_asks_for_nothing_from_outside(notebooks):
 @pytest.mark.parametrize("lesson", load_lessons(), ids=lambda lesson: lesson.number)
 def test_each_lesson_has_a_question_to_project_with_an_answer(lesson):
     assert lesson.screen.endswith("?")
-    assert asked(lesson) is not None
-    assert str(asked(lesson).answer) not in re.findall(r"[\w.]+", lesson.screen), "the question has its answer in it"
+    question = asked(lesson)
+    assert question is not None
+    assert str(question.answer) not in re.findall(r"[\w.]+", lesson.screen), "the question has its answer in it"
 
 
 def test_command_writes_the_lessons_that_are_named_and_nobody_elses_file(capsys, tmp_path):

@@ -123,7 +123,7 @@ def test_without_a_java_compiler_it_is_said_in_one_line(offline, monkeypatch):
 def test_a_program_that_does_not_compile_is_one_line_and_leaves_nothing(offline, tmp_path):
     source = tmp_path / "Wrong.java"
     source.write_text("class Wrong { int number = true; }")
-    lines = []
+    lines: list[str] = []
     with pytest.raises(InstallFailed, match=r"streams was not installed, .*: .*Wrong.java:1: error"):
         dataclasses.replace(STREAMS, source=source).install(lines.append)
     assert lines[:2] == ["fetching and checking its jars", "compiling"]

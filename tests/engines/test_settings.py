@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,8 +50,9 @@ def test_seconds_between_commits_are_a_whole_number(capsys):
 @pytest.mark.parametrize("name", ["flink", "quix", "streams"])
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_a_run_is_given_what_is_shown_and_its_own_name(name, exactly_once):
-    order = str(ENGINES[name].order(work(exactly_once)))
-    for each in ENGINES[name].settings(exactly_once):
+    engine: Any = ENGINES[name]
+    order = str(engine.order(work(exactly_once)))
+    for each in engine.settings(exactly_once):
         if name == "quix":
             assert f"'{each.name}': " in order
         else:

@@ -19,7 +19,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.node import RUNNING, answers
 from labs.equipment.ports import PortTaken
 from labs.equipment.topics import admin, create_topic, end_offsets
-from tests.processes import runs
+from tests.processes import next_line, runs
 
 # Starts a broker in the directory that is named, if one is, says so, and stays until it is killed.
 PARENT = """
@@ -165,6 +165,7 @@ def test_a_broker_that_is_offered_anothers_ports_takes_others_and_leaves_nothing
         assert other.bootstrap_servers != broker.bootstrap_servers
         assert answers(other.nodes[0].port)
         pid = other.nodes[0].pid
+        assert pid is not None
     assert not runs(pid)
     assert not other.directory.exists()
 
@@ -250,7 +251,7 @@ def test_three_nodes_form_a_cluster_that_survives_one():
 
 def test_sigkill_of_the_parent_leaves_no_java_and_keeps_a_given_directory(tmp_path):
     with parent(str(tmp_path)) as process:
-        directory, pid = Path(process.stdout.readline().strip()), int(process.stdout.readline())
+        directory, pid = Path(next_line(process.stdout).strip()), int(next_line(process.stdout))
         assert runs(pid)
         process.kill()
     eventually(lambda: not runs(pid), timeout=10)
@@ -259,7 +260,7 @@ def test_sigkill_of_the_parent_leaves_no_java_and_keeps_a_given_directory(tmp_pa
 
 def test_sigkill_of_the_parent_leaves_no_java_and_no_temporary_directory():
     with parent() as process:
-        directory, pid = Path(process.stdout.readline().strip()), int(process.stdout.readline())
+        directory, pid = Path(next_line(process.stdout).strip()), int(next_line(process.stdout))
         assert directory.is_dir()
         process.kill()
     eventually(lambda: not runs(pid))
@@ -269,7 +270,7 @@ def test_sigkill_of_the_parent_leaves_no_java_and_no_temporary_directory():
 def test_sigkill_of_the_parent_while_it_formats_leaves_nothing_either(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # with the lab's own it would have no need to format
     with parent() as process:
-        directory = Path(process.stdout.readline().strip())
+        directory = Path(next_line(process.stdout).strip())
         [java] = eventually(lambda: [p for p in java_below(process.pid) if "StorageTool" in " ".join(p.cmdline())])
         process.kill()
     eventually(lambda: not runs(java.pid))
@@ -310,7 +311,7 @@ def command(*options: str):
     )
     with process:
         try:
-            address = process.stdout.readline().strip()
+            address = next_line(process.stdout).strip()
             [java] = java_below(process.pid)
             yield process, address, java
         finally:
@@ -320,7 +321,9 @@ def command(*options: str):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_ends_cleanly_when_told(number):
     with command() as (process, address, java):
-        assert answers(int(re.fullmatch(r"127\.0\.0\.1:(\d+)", address)[1]))
+        found = re.fullmatch(r"127\.0\.0\.1:(\d+)", address)
+        assert found, address
+        assert answers(int(found[1]))
         process.send_signal(number)
         output, said = process.communicate(timeout=30)
         assert process.returncode == 0

@@ -14,7 +14,7 @@ import pytest
 from labs.equipment.child_process import ChildProcess, last_lines
 from labs.equipment.eventually import eventually
 from labs.equipment.leash import Leash
-from tests.processes import runs
+from tests.processes import next_line, runs
 
 ROOT = Path(__file__).parents[2]
 # Starts a child of its own, says its process id, and waits.
@@ -148,7 +148,7 @@ input()
         stdout=subprocess.PIPE,
         text=True,
     ) as parent:
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        pids = [int(pid) for pid in next_line(parent.stdout).split()]
         parent.send_signal(signal.SIGKILL)
     eventually(lambda: not any(map(runs, pids)))
     eventually(lambda: not leftovers.exists())

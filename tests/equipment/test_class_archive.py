@@ -46,7 +46,9 @@ def test_sparks_java_takes_its_archive_and_not_only_has_one(made):
 
 
 def start_spark():
-    process = psutil.Process(spark_session().sparkContext._gateway.proc.pid)
+    gateway = spark_session().sparkContext._gateway
+    assert gateway is not None
+    process = psutil.Process(gateway.proc.pid)
     return process.pid, process.cmdline()
 
 

@@ -1,10 +1,12 @@
+from collections.abc import Iterator
+
 import pytest
 
 from labs.equipment.eventually import eventually
 
 
 def test_returns_the_first_true_value():
-    values = iter([None, 0, [], "there", "later"])
+    values: Iterator[object] = iter([None, 0, [], "there", "later"])
     assert eventually(lambda: next(values), interval=0) == "there"
 
 

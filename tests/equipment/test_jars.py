@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -145,7 +146,7 @@ def test_a_cache_that_cannot_be_made_is_named(tmp_path, monkeypatch):
 def test_of_processes_that_need_the_same_jars_at_once_one_fetches_and_all_get_them(tmp_path):
     environment = {**os.environ, "JGO_CACHE_DIR": str(tmp_path / "jgo"), "M2_REPO": str(tmp_path / "m2")}
     command = [sys.executable, "-c", "from labs.equipment.jars import flink_connector_jars as jars; print(*jars())"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     together = [subprocess.Popen(command, env=environment, **pipes) for _ in range(4)]
     said = [each.communicate(timeout=300) for each in together]
     assert [each.returncode for each in together] == [0] * 4, [errors for _, errors in said]

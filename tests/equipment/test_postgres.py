@@ -15,6 +15,7 @@ from sqlalchemy import NullPool, create_engine, text
 from labs.equipment import postgres_programs
 from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres, PostgresError
+from tests.processes import next_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +53,7 @@ def test_close_leaves_nothing_behind():
     with Postgres() as postgres:
         pid, directory = postgres.pid, postgres.directory
         assert execute(postgres, "select 1") == [1]
+        assert pid is not None
     assert not psutil.pid_exists(pid)
     assert not directory.exists()
 
@@ -71,7 +73,7 @@ def test_it_does_not_outlive_a_parent_that_is_killed():
         stdout=subprocess.PIPE,
         text=True,
     ) as parent:
-        pid, directory = parent.stdout.readline().split()
+        pid, directory = next_line(parent.stdout).split()
         parent.send_signal(signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(int(pid)))
     eventually(lambda: not Path(directory).exists())

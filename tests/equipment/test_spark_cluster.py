@@ -16,7 +16,7 @@ from labs.equipment.spark import on_this_machine
 from labs.equipment.spark_cluster import SparkCluster
 from labs.equipment.spark_daemon import ClusterError
 from tests.equipment.test_spark import path_without_java
-from tests.processes import runs
+from tests.processes import next_line, runs
 
 # Starts a cluster, runs a job in its executors and tells which processes there are; then waits to be killed.
 OWNER = """
@@ -53,7 +53,7 @@ def owner(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield process, json.loads(process.stdout.readline())
+        yield process, json.loads(next_line(process.stdout))
         process.kill()
 
 
@@ -89,6 +89,7 @@ def test_executor_that_was_killed_is_replaced_and_one_without_a_worker_ends():
             assert killed != replacement
             [log] = eventually(lambda: list(worker.directory.glob("work/*/1/stderr")))  # made after the process
             eventually(lambda: "to class loader" in log.read_text(), timeout=60)  # it has started
+            assert worker.pid is not None
             os.kill(worker.pid, signal.SIGKILL)  # the worker alone
             eventually(lambda: not runs(replacement))
             assert cluster.executor_pids() == []
@@ -100,6 +101,7 @@ def test_close_ends_an_executor_that_lost_its_worker_before_it_could_notice():
         environment = {**os.environ, "SPARK_MASTER": cluster.master}
         with subprocess.Popen([sys.executable, "-c", APPLICATION], env=environment, stdin=subprocess.PIPE):
             [executor] = eventually(cluster.executor_pids, timeout=60)
+            assert worker.pid is not None
             os.kill(worker.pid, signal.SIGKILL)
             cluster.close()
             assert not runs(executor)

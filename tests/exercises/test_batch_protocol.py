@@ -157,6 +157,7 @@ def test_what_is_no_batch_is_refused_by_the_check_with_a_hint_that_fits(returned
     mine = tmp_path / "mine.py"
     mine.write_text(f"def batch():\n    return {returned}\n")
     problem = check("batch_protocol", mine).first_problem
+    assert problem is not None
     assert (problem.symptom, problem.scenario) == (symptom, "the steps")
     assert told in problem.detail
     assert hint in problem.hint

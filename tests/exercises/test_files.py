@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,8 @@ def test_journal_says_which_file_was_half_written(files, tmp_path):
 
 @pytest.fixture
 def trial(tmp_path):
-    return PublishedFiles(Lab("", tmp_path, process=None), anew=True)
+    process: Any = None  # nothing is run
+    return PublishedFiles(Lab("", tmp_path, process), anew=True)
 
 
 def publish(trial, batch, lines, name="batch"):

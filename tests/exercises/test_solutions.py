@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def stated(file: Path) -> re.Match:
-    first = ast.get_docstring(ast.parse(file.read_text())).splitlines()[0]
+    first = (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
     found = STATED.fullmatch(first)
     assert found, f"{file.name} does not say how it is caught: {first}"
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 from labs.exercises.checker.spark_calls import note_state
 from labs.exercises.late_data import forgets
@@ -11,13 +12,15 @@ from labs.exercises.late_data import forgets
 def noted(progress) -> list[tuple]:
     events: list[tuple] = []
     journal = SimpleNamespace(write=lambda kind, what, **more: events.append((kind, more)))
-    note_state(progress, SimpleNamespace(journal=journal))
+    points: Any = SimpleNamespace(journal=journal)
+    note_state(progress, points)
     return events
 
 
 def test_query_that_had_nothing_left_to_do_says_nothing_of_its_state():
     assert noted(None) == []
-    assert "nobody has seen its state" in forgets(SimpleNamespace(events=[]))
+    run: Any = SimpleNamespace(events=[])
+    assert "nobody has seen its state" in forgets(run)
 
 
 def test_rows_of_all_operators_are_noted():

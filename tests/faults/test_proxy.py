@@ -18,7 +18,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.node import answers, require_free
 from labs.equipment.topics import create_topic
 from labs.faults.network_fault import exchange
-from labs.faults.proxy import Passage, Proxy, Request, proxied_broker
+from labs.faults.proxy import Passage, Proxy, Request, Sighting, proxied_broker
 from labs.faults.proxy_server import ProxyServer
 
 # A whole request: ApiVersions 0, correlation id 7, client id "raw".
@@ -96,7 +96,7 @@ def send(made: Producer, topic: str, *values: bytes) -> None:
     assert made.flush(30) == 0
 
 
-def read(proxy: Proxy, topic: str, isolation_level: str = "read_committed") -> list[bytes]:
+def read(proxy: Proxy, topic: str, isolation_level: str = "read_committed") -> list[bytes | None]:
     """All values of partition 0, up to the end that readers of this isolation level may see."""
     reader = confluent_kafka.Consumer(
         {
@@ -108,12 +108,12 @@ def read(proxy: Proxy, topic: str, isolation_level: str = "read_committed") -> l
         }
     )
     reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    values = []
+    values: list[bytes | None] = []
     while True:
         message = reader.poll(30)
         assert message is not None, "neither a record nor the end of the partition within 30 s"
-        if message.error():
-            assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+        if error := message.error():
+            assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF
             reader.close()
             return values
         values.append(message.value())
@@ -212,7 +212,8 @@ def test_broker_may_be_restarted_behind_the_proxy(broker, proxy, topic):
 
 
 def test_who_watches_is_shown_each_message_with_its_bytes_until_it_looks_away(proxy, topic):
-    made, seen = producer(proxy, client_id="watched"), []
+    made = producer(proxy, client_id="watched")
+    seen: list[Sighting] = []
     proxy.watch(seen.append)
     held = proxy.hold_next_request(Request.PRODUCE, cut_client=False, client_id="watched")
     made.produce(topic, b"held for a while")

@@ -22,6 +22,7 @@ from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess, NotASpare
 from labs.faults.spare import HotSpare
 from labs.faults.supervisor import Supervisor
+from tests.processes import next_line
 
 ROOT = Path(__file__).parents[2]
 PARENT = """
@@ -90,6 +91,7 @@ def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_
     faults = {1: (Fault("after_commit", 5, "kill"),)}
     with HotSpare(report=notes.append) as keeper:
         dead = keeper.waiting
+        assert dead is not None
         os.killpg(dead.pid, signal.SIGKILL)
         eventually(lambda: not dead.running)
 
@@ -152,7 +154,7 @@ def test_spare_whose_parent_is_killed_leaves_no_process_and_no_file(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as parent:
-        spare = int(parent.stdout.readline())
+        spare = int(next_line(parent.stdout))
         # When its JVM is there, so that there is a whole family to be ended.
         eventually(lambda: psutil.Process(spare).children(recursive=True), timeout=60)
         family = [psutil.Process(spare), *psutil.Process(spare).children(recursive=True)]
@@ -165,7 +167,7 @@ def test_spare_ends_with_its_standard_input_and_leaves_no_file(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "labs", "run", "--warm"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as spare:
-        assert spare.stdout.readline() == b'{"event": "warm"}\n'
+        assert next_line(spare.stdout) == b'{"event": "warm"}\n'
         assert list(tmp_path.iterdir())
         assert spare.communicate(timeout=60) == (b"", None)
     assert spare.returncode == 0

@@ -6,23 +6,25 @@ import threading
 
 import pytest
 
-from labs.faults.supervisor import GaveUp, Supervisor
+from labs.faults.supervisor import Attempt, GaveUp, Supervisor
 
 
-def failing(times: int):
-    runs = []
+class Failing:
+    """A job that fails so many times."""
 
-    def job(number: int) -> None:
-        runs.append(number)
-        if len(runs) <= times:
+    def __init__(self, times: int):
+        self.times = times
+        self.runs: list[int] = []
+
+    def __call__(self, number: int) -> None:
+        self.runs.append(number)
+        if len(self.runs) <= self.times:
             raise RuntimeError(f"failure {number}\nand its details")
-
-    job.runs = runs
-    return job
 
 
 def test_restarts_until_the_job_succeeds_and_reports_each_attempt():
-    job, told = failing(2), []
+    job = Failing(2)
+    told: list[Attempt] = []
     attempts = Supervisor(job, restarts=3, delay=0, report=told.append).run()
     assert job.runs == [1, 2, 3]
     assert told == attempts
@@ -34,7 +36,7 @@ def test_restarts_until_the_job_succeeds_and_reports_each_attempt():
 
 
 def test_gives_up_after_the_last_restart_with_the_last_error():
-    job = failing(9)
+    job = Failing(9)
     with pytest.raises(GaveUp, match="gave up after 4 attempts; the last error: failure 4") as gave_up:
         Supervisor(job, restarts=3, delay=0, report=lambda _: None).run()
     assert job.runs == [1, 2, 3, 4]
@@ -43,7 +45,7 @@ def test_gives_up_after_the_last_restart_with_the_last_error():
 
 def test_stop_ends_the_wait_for_the_next_restart():
     failed = threading.Event()
-    supervisor = Supervisor(failing(9), restarts=9, delay=3600, report=lambda _: failed.set())
+    supervisor = Supervisor(Failing(9), restarts=9, delay=3600, report=lambda _: failed.set())
     running = threading.Thread(target=supervisor.run, daemon=True)
     running.start()
     assert failed.wait(10)

@@ -154,8 +154,8 @@ def test_batch_that_is_written_again_is_refused_by_the_marker_itself(url):
 
 
 def test_of_two_drivers_with_the_same_batch_one_is_rolled_back(postgres):
-    url = empty(postgres)
-    first, second = DatabaseSink("test", url, points=FaultPoints()), DatabaseSink("test", url)
+    url, points = empty(postgres), FaultPoints()
+    first, second = DatabaseSink("test", url, points=points), DatabaseSink("test", url)
     publish(first, 0, count=1)
 
     class SecondComesIn:
@@ -165,7 +165,7 @@ def test_of_two_drivers_with_the_same_batch_one_is_rolled_back(postgres):
             self.other = pool.submit(second.write, values(1, count=2), batch(1))
             eventually(lambda: waiting_for_a_lock(url))
 
-    with ThreadPoolExecutor() as pool, first.points.armed(late := SecondComesIn()):
+    with ThreadPoolExecutor() as pool, points.armed(late := SecondComesIn()):
         publish(first, 1, count=1)
         with pytest.raises(BatchFailed, match="another driver has published"):
             late.other.result()
@@ -251,7 +251,11 @@ def test_table_of_ones_own(spark, publish_rows, tmp_path):
 
 @pytest.mark.parametrize("values", [(COUPON, PLAIN), (PLAIN, COUPON)], ids=["absent last", "absent first"])
 def test_field_that_only_some_rows_have_is_null_in_the_others(url, values):
-    columns = [Column("id", BigInteger), Column("coupon", String), Column("state", String, server_default="new")]
+    columns: list[Column] = [
+        Column("id", BigInteger),
+        Column("coupon", String),
+        Column("state", String, server_default="new"),
+    ]
     columns += [Column("batch_id", BigInteger), Column("attempt", String)]
     orders = Table("orders", MetaData(), *columns)
     sink = DatabaseSink("orders", url, orders)

@@ -306,12 +306,12 @@ def test_what_was_prepared_is_lost_when_its_timeout_passes_before_the_decision_i
 def test_batch_marker_sink_replays_what_the_same_timeout_costs_two_phase_commit(
     spark, broker, topic, classroom_log, tmp_path
 ):
-    name = topic()
+    name, points = topic(), FaultPoints()
     sink = ExactlyOnceKafkaSink(
         name,
         name,
         bootstrap_servers=broker.bootstrap_servers,
-        points=FaultPoints(),
+        points=points,
         transaction_timeout_ms=1000,
     )
 
@@ -327,7 +327,7 @@ def test_batch_marker_sink_replays_what_the_same_timeout_costs_two_phase_commit(
         def strike(self):
             eventually(lambda: lingering(broker.bootstrap_servers, name) == [])
 
-    with sink.points.armed(OutageLongerThanTheTimeout()), pytest.raises(StreamingQueryException):
+    with points.armed(OutageLongerThanTheTimeout()), pytest.raises(StreamingQueryException):
         attempt()
     attempt()
     verdict = audit(classroom_log.expected, read_results(broker.bootstrap_servers, name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from labs.room.state import KEYS, changes, empty_state
 
 def played(recording, until):
     """Return the state at a moment, as a player finds it."""
-    state = {}
+    state: dict[str, Any] = {}
     for time, frame in recording["frames"]:
         if time <= until:
             state |= frame

@@ -29,6 +29,7 @@ def begin(room, stage, *steps):
 
 def test_a_kill_and_a_late_commit_do_no_harm_with_the_marker(room, tmp_path):
     audit = play(room, SHORT)
+    assert audit is not None
     state = room.state
     assert audit.valid, audit
     assert (audit.lost, audit.duplicated) == (0, 0)
@@ -66,6 +67,7 @@ def test_a_kill_and_a_late_commit_do_no_harm_with_the_marker(room, tmp_path):
 
 def test_the_same_kill_doubles_the_batch_in_flight_with_a_checkpoint_alone(room):
     audit = play(room, WITHOUT_MARKER)
+    assert audit is not None
     state = room.state
     assert str(audit.verdict) == "invalid"
     assert (audit.lost, audit.duplicated > 0) == (0, True)

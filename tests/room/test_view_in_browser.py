@@ -168,7 +168,7 @@ def test_copies_are_marked_and_the_verdict_says_it_in_a_word_and_a_sign(live):
     assert texts(browser, ".eo-band") == [each for each in texts(browser, ".eo-band") if "epoch" not in each]
 
 
-ONES = [
+ONES: list[tuple[str, dict[str, Any]]] = [
     ("stop-traffic", {}),
     ("freeze-driver", {"driver": 7}),
     ("kill-driver", {"driver": 7}),

@@ -51,6 +51,13 @@ def kafka():
 
 
 @pytest.fixture
+def right_sink():
+    stage = MODELS["the sink"]
+    assert isinstance(stage, Stage)
+    return stage
+
+
+@pytest.fixture
 def orders():
     return lambda text: parse_orders(text.splitlines())
 
@@ -87,14 +94,14 @@ def test_each_kind_is_broken_by_a_few_orders(kafka, orders, kind):
         ),
     ],
 )
-def test_right_sink_survives(kafka, orders, text, ended):
-    outcome = attack(MODELS["the sink"], orders(text), kafka)
+def test_right_sink_survives(kafka, right_sink, orders, text, ended):
+    outcome = attack(right_sink, orders(text), kafka)
     assert not outcome.broken, outcome.happened
     assert outcome.ended.startswith(ended)
 
 
-def test_row_whose_transaction_timed_out_is_refused_and_sent_again_by_the_next_driver(kafka, orders):
-    outcome = attack(MODELS["the sink"], orders("time out after row 0 of batch 1"), kafka)
+def test_row_whose_transaction_timed_out_is_refused_and_sent_again_by_the_next_driver(kafka, right_sink, orders):
+    outcome = attack(right_sink, orders("time out after row 0 of batch 1"), kafka)
     assert [event.answer for event in outcome.happened.events if event.action == "row"].count("fenced") == 1
     assert not outcome.broken
 

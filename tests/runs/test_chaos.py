@@ -65,7 +65,7 @@ def test_lane_draws_the_same_for_a_seed():
 
     runs = []
     for seed in (3, 3, 4):
-        drawn = []
+        drawn: list[tuple[str, float]] = []
         each = Recording(("a", "b", "c"), seed, Journal())
         each.start()
         each.join(10)

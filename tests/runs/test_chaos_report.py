@@ -11,6 +11,7 @@ from labs.faults.chaos.journal import Strike
 from labs.faults.chaos.plan import ChaosPlan
 from labs.runs.chaos_plot import plot_chaos
 from labs.runs.chaos_report import ON_ITS_WAY_TO_A_SPARE, ChaosReport, Sample, recoveries
+from tests.plots import legend
 
 ONCE = (Result(0, "a", 1),)
 
@@ -77,7 +78,7 @@ def test_plot_has_a_row_for_each_kind_that_struck():
 
 def test_plot_shows_what_was_sent_and_says_what_its_dotted_line_is():
     _, records, visible = plot_chaos(report()).figure.axes
-    assert [text.get_text() for text in records.get_legend().get_texts()] == ["behind", "sent", "in complete batches"]
+    assert legend(records) == ["behind", "sent", "in complete batches"]
     assert [text.get_text() for text in visible.texts] == ["the plan's 180 s are over"]
 
 

@@ -33,6 +33,8 @@ def work(broker, tmp_path):
 def test_a_backlog_is_drained_then_each_result_is_timed_and_all_is_judged(work):
     run = run_speed(SparkEngine(), work, LOG, BACKLOG, seconds=20.0)  # on a busy machine results come seconds late
     assert run.audit.valid, run.audit
+    assert run.first_result is not None
+    assert run.drained is not None
     assert 0 < run.first_result <= run.drained
     # 4,000 requests at 400 a second of event time make two windows final while they are sent, for 20 clients.
     assert len(run.latencies) >= 20

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from labs.runs.own_sink import OwnStage
+
+NO_ROWS: Any = []
 
 
 class Producer:
@@ -79,9 +83,9 @@ def test_a_mark_outside_of_a_transaction_is_refused(stage):
 
     sink = OwnStage(marks_at_once, stage.new_producer, stage.last_batch, stage.mark).make_sink
     with pytest.raises(TypeError, match="part of a transaction"):
-        sink("results", "nowhere:1", lambda point, batch: None)([], 0)
+        sink("results", "nowhere:1", lambda point, batch: None)(NO_ROWS, 0)
 
 
 def test_a_sink_without_a_marker_cannot_ask_for_one():
     with pytest.raises(TypeError, match="in their order"):
-        OwnStage(publish, lambda name: None).make_sink("results", "nowhere:1", lambda point, batch: None)([], 0)
+        OwnStage(publish, lambda name: None).make_sink("results", "nowhere:1", lambda point, batch: None)(NO_ROWS, 0)

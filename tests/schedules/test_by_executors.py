@@ -14,7 +14,7 @@ from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.model.state import NEVER, Driver, Marker, Request, State
 from labs.schedules.schedule import Schedule
-from tests.schedules.test_model import explored, reachable
+from tests.schedules.test_model import explored, kafka_stage, reachable
 
 pytestmark = pytest.mark.xdist_group("model")
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
@@ -27,7 +27,9 @@ STATES = {  # how many at most, of each stage
     "by executors, silence not aborted": 40_000,
     "by executors, abort keeps the epoch": 45_000,
 }
-SMALL = dataclasses.replace(MODELS["the sink by executors"], batches=1, rows=2)
+BY_EXECUTORS = MODELS["the sink by executors"]
+assert isinstance(BY_EXECUTORS, ByExecutors)
+SMALL = dataclasses.replace(BY_EXECUTORS, batches=1, rows=2)
 DONE = State(log=((0, 0, "committed"),), planned=(1,), marker=Marker(0, 1), epoch=1, committed=0)
 
 
@@ -56,7 +58,7 @@ def test_task_that_is_run_again_writes_only_where_that_is_allowed():
 
 
 def test_next_batch_is_written_under_the_epoch_that_the_commit_gave():
-    stage = dataclasses.replace(MODELS["the sink by executors"], luck=(), drivers=1)
+    stage = dataclasses.replace(kafka_stage("the sink by executors"), luck=(), drivers=1)
     found = explore(stage)
     assert found.taken["driver", "fence", ""] == 1
     assert {task.epoch for state in reachable(stage) for task in state.tasks} == {0, 1}
@@ -178,7 +180,7 @@ def kept_by(stage):
 
 
 def test_rerun_of_a_stage_is_kept_and_drawn():
-    stage = dataclasses.replace(MODELS["by executors, tasks retried"], luck=("run the stage again",))
+    stage = dataclasses.replace(kafka_stage("by executors, tasks retried"), luck=("run the stage again",))
     schedule = explore(stage).schedule
     assert schedule.anomaly == "doubled"
     assert Schedule.from_json(schedule.to_json()) == schedule

@@ -75,6 +75,7 @@ def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypa
 def test_rows_and_marker_on_the_broker_are_compared_with_the_models(kafka, spark):
     drawn = next(each for each in map(walk, itertools.count(1)) if each.state.marker and not each.state.refused)
     other = drawn.state._replace(marker=Marker(7, 8), log=(*drawn.state.log, (9, 7, "committed")))
+    assert drawn.state.marker
     rows, (batch, end, _) = WALKED.visible(drawn.state), drawn.state.marker
     assert conforms(drawn._replace(state=other), kafka, spark)[:2] == [
         f"after the walk, rows: the model says {(*rows, 9)}, and Kafka has {rows}",

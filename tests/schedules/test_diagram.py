@@ -6,6 +6,7 @@ import base64
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -77,7 +78,7 @@ def test_texts_of_one_step_do_not_run_into_each_other():
     drawn = ElementTree.fromstring(draw(Schedule("recorded", events)))
     [answer] = [text for text in drawn.iter(f"{SVG}text") if text.text == long]
     boxes = [int(box.get("x")) for box in records_in(drawn)]
-    assert int(answer.get("x")) + 6.5 * len(long) < min(boxes)
+    assert int(answer.attrib["x"]) + 6.5 * len(long) < min(boxes)
 
 
 def test_abort_and_its_delivery_and_a_plan_that_nobody_has_read_are_drawn():
@@ -123,7 +124,7 @@ def test_strip_along_the_bottom_is_one_row_and_shows_the_last_changes():
     assert said[:3] == ["a reader sees", "…", "step 11"]
     assert said[-13:] == ["step 12", *map(str, range(12))]
     right = max(int(box.get("x")) + int(box.get("width")) for box in records_in(drawn, along=True))
-    assert right <= int(drawn.get("width")) - 20
+    assert right <= int(drawn.attrib["width"]) - 20
 
 
 def records_in(drawing, *, along=False):
@@ -146,13 +147,13 @@ def test_nothing_lies_outside_the_page(drawing):
 def test_same_bytes_in_another_process():
     code = "import sys; from labs.schedules.diagram import draw; from labs.schedules.schedule import Schedule\n"
     code += "print(draw(Schedule.from_json(sys.argv[1])), end='')"
-    run = {"cwd": ROOT, "capture_output": True, "text": True, "check": True}
+    run: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True, "check": True}
     assert subprocess.run([sys.executable, "-c", code, SCHEDULE.to_json()], **run).stdout == draw(SCHEDULE)
 
 
 def test_notebook_that_is_not_trusted_shows_an_image_with_the_words_beside_it():
     [image] = ElementTree.fromstring(f"<div>{draw(SCHEDULE)._repr_html_().replace('>', '/>')}</div>")
-    kind, _, picture = image.get("src").partition(",")
+    kind, _, picture = image.attrib["src"].partition(",")
     assert kind == "data:image/svg+xml;base64"
     assert base64.b64decode(picture).decode() == draw(SCHEDULE)
-    assert image.get("alt").split() == str(SCHEDULE).split()
+    assert image.attrib["alt"].split() == str(SCHEDULE).split()

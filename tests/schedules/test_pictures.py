@@ -37,8 +37,9 @@ def texts(drawing: str) -> list[str]:
 def test_picture_has_a_title_and_words(name):
     root = ElementTree.fromstring(PICTURES[name])
     assert root.get("role") == "img"
-    assert root.find(f"{SVG}title").text == texts(PICTURES[name])[0] or name == "draw_pipeline()"
-    assert root.find(f"{SVG}desc").text == PICTURES[name].words == repr(PICTURES[name])
+    assert (title := root.findtext(f"{SVG}title"))
+    assert title == texts(PICTURES[name])[0] or name == "draw_pipeline()"
+    assert root.findtext(f"{SVG}desc") == PICTURES[name].words == repr(PICTURES[name])
     assert "&quot;" not in PICTURES[name].words
     assert PICTURES[name]._repr_html_().startswith('<img src="data:image/svg+xml;base64,')
 
@@ -46,18 +47,18 @@ def test_picture_has_a_title_and_words(name):
 @pytest.mark.parametrize("name", PICTURES)
 def test_nothing_lies_outside_the_page(name):
     root = ElementTree.fromstring(PICTURES[name])
-    width, height = int(root.get("width")), int(root.get("height"))
+    width, height = int(root.attrib["width"]), int(root.attrib["height"])
     assert width <= 1100
     for each in root.iter(f"{SVG}rect"):
-        assert 0 <= int(each.get("x", 0)) <= int(each.get("x", 0)) + int(each.get("width")) <= width
-        assert 0 <= int(each.get("y", 0)) <= int(each.get("y", 0)) + int(each.get("height")) <= height
+        assert 0 <= int(each.get("x", 0)) <= int(each.get("x", 0)) + int(each.attrib["width"]) <= width
+        assert 0 <= int(each.get("y", 0)) <= int(each.get("y", 0)) + int(each.attrib["height"]) <= height
     for each in root.iter(f"{SVG}text"):
-        long = len("".join(each.itertext())) * int(each.get("font-size")) * CHARACTER
-        left = int(each.get("x")) - {"start": 0, "middle": long / 2, "end": long}[each.get("text-anchor")]
+        long = len("".join(each.itertext())) * int(each.attrib["font-size"]) * CHARACTER
+        left = int(each.attrib["x"]) - {"start": 0, "middle": long / 2, "end": long}[each.attrib["text-anchor"]]
         assert left >= 0, "".join(each.itertext())
         assert left + long <= width, "".join(each.itertext())
-        assert int(each.get("font-size")) >= 12, "too small for a projector"
-        assert 12 <= int(each.get("y")) <= height - 4
+        assert int(each.attrib["font-size"]) >= 12, "too small for a projector"
+        assert 12 <= int(each.attrib["y"]) <= height - 4
 
 
 def test_same_bytes_in_another_process():

@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 
+from labs.evidence.auditor.audit import audit
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
 from labs.schedules.replay.bench import CannotPlay, replay_bench
@@ -13,7 +14,7 @@ from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import Replayed, can_be_replayed, replay_on_kafka
 from labs.schedules.schedule import HELD, Event, Schedule
 from tests.schedules.test_by_executors import STATES
-from tests.schedules.test_model import FOUND
+from tests.schedules.test_model import FOUND, kafka_stage
 
 COUNTEREXAMPLES = [
     "at least once",
@@ -55,7 +56,7 @@ def test_what_differs_is_one_line_a_step():
     events[9:11] = [event._replace(epoch=5) for event in events[9:11]]
     events[11] = events[11]._replace(epoch=3, sees=(0, 1))
     happened = Schedule(found.stage, (*events, Event("driver 2", "note", 0)), None)
-    assert Replayed(found, happened, None).differences == [
+    assert Replayed(found, happened, audit({}, [])).differences == [
         "step 12: the model says driver 2 commits batch 0 (epoch 1): ok, and a reader sees [0, 1, 0, 1], "
         "and Kafka driver 2 commits batch 0 (epoch 0): ok, and a reader sees [0, 1]",
         "step 13: the model says nothing more, and Kafka driver 2 notes in its checkpoint that batch 0 is done: ok",
@@ -89,7 +90,7 @@ def test_frozen_driver_is_fenced_when_it_wakes_up(kafka):
     start = Event("supervisor", "start", 0, whose="driver 2")
     wakes = [Event("driver 1", "wake"), Event("driver 1", "commit", 0)]
     events = _numbered([*first[:-1], start, *second, *wakes])
-    with Player(MODELS["the sink"], kafka) as player:
+    with Player(kafka_stage("the sink"), kafka) as player:
         happened = player.play(Schedule("the sink", tuple(events)))
         assert happened.events[-1].answer == "fenced"
         assert player.visible() == (0, 1)
@@ -105,7 +106,7 @@ def test_kafka_aborts_what_is_open_for_too_long(kafka):
     events = [Event("driver 1", "plan", 0)]
     events += [Event("driver 1", action, 0) for action in ("fence", "read marker", "row", "row", "marker")]
     events += [Event("broker", "time out"), Event("driver 1", "commit", 0)]
-    with Player(MODELS["the sink"], kafka, expires=True) as player:
+    with Player(kafka_stage("the sink"), kafka, expires=True) as player:
         happened = player.play(Schedule("the sink", tuple(_numbered(events))))
         assert happened.events[-1].answer == "fenced"
         assert player.finish() == "all batches are done"
@@ -126,7 +127,7 @@ def test_kafka_aborts_what_is_open_for_too_long(kafka):
     ],
 )
 def test_step_that_cannot_be_carried_out_says_which_and_why(kafka, event, why):
-    with Player(MODELS["the sink"], kafka) as player, pytest.raises(CannotPlay) as refused:
+    with Player(kafka_stage("the sink"), kafka) as player, pytest.raises(CannotPlay) as refused:
         player.play(Schedule("the sink", (event,)))
     assert str(refused.value).startswith("step 1 (")
     assert why in str(refused.value)

@@ -30,7 +30,7 @@ def place(batch: int, station: str) -> int:
     return next(n for n, each in enumerate(PLACES) if (each.batch, each.station) == (batch, station))
 
 
-def seen(switches: Switches, fault: str, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def seen(switches: Switches, fault: str, number: int) -> tuple[tuple[int, ...], ...]:
     """Return what a reader sees at the fault, and in the end."""
     course = course_of(switches, fault, number)
     return tuple(seen_by_reader(state, switches.read_committed) for state in (course.broken, course.end))
@@ -229,3 +229,9 @@ def test_where_there_are_no_widgets_there_is_a_picture_and_words(name):
 def test_what_there_is_not_is_one_clear_line(arguments, why):
     with pytest.raises(ValueError, match=why):
         timeline(**arguments)
+
+
+def test_words_name_no_switch_that_is_off_and_not_shown():
+    few = timeline("no checkpoint", only=["latest"])
+    assert few.in_words().splitlines()[1] == "restart from latest off, read_committed on."
+    assert few.still().words == few.in_words()

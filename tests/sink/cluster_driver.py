@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow
@@ -57,7 +58,7 @@ class Order:
     notes: Path
     die_at: str | None = None
     others: Path | None = None  # a file that grows while jobs of the same application that need no Kafka go on
-    keeps_core: float = shared_transaction.KEEPS_CORE  # seconds for which a task waits for a silent Kafka
+    keeps_core: int = shared_transaction.KEEPS_CORE  # seconds for which a task waits for a silent Kafka
     slow: str = ""  # the last task computes no row before a COPY of it does, or before all is OVER, which a note says
     login: dict[str, str] = field(default_factory=dict, repr=False)  # further options of the sink
 
@@ -87,7 +88,9 @@ class ClusterDriver:
     def end(self) -> str:
         """Wait until the order is carried out, and return why the query failed, or nothing; or "killed"."""
         answer = self._directory / f"answer-{self._orders - 1}.pickle"
-        eventually(lambda: answer.exists() or self._process.pid is None, timeout=240)
+        process = self._process
+        assert process
+        eventually(lambda: answer.exists() or process.pid is None, timeout=240)
         return pickle.loads(answer.read_bytes()) if answer.exists() else "killed"
 
     def close(self) -> None:
@@ -157,8 +160,8 @@ def _others(spark: SparkSession, file: Path | None) -> Iterator[None]:
 def _publish(spark: SparkSession, order: Order) -> None:
     shared_transaction.KEEPS_CORE = order.keeps_core
     points = FaultPoints()
-    options = {"bootstrap_servers": order.bootstrap_servers, "writers": "executors", "driver_rows": 0, "points": points}
-    sink = order.sink(order.topic, order.topic, **options | order.login)
+    options: dict[str, Any] = {"bootstrap_servers": order.bootstrap_servers, "points": points, **order.login}
+    sink = order.sink(order.topic, order.topic, writers="executors", driver_rows=0, **options)
     (source := order.directory / "source").mkdir(exist_ok=True)
     for batch in range(order.batches):
         (source / str(batch)).write_text("a batch\n")
@@ -178,7 +181,9 @@ def rows_of(spark: SparkSession, order: Order, batch: int) -> DataFrame:
 def _make(notes: Path, partitions: int, batch: int, slow: str, ids: Iterator[pyarrow.RecordBatch]):
     """Leave a note by which executor these rows are computed, wait for the other tasks, and yield the rows."""
     executor = next(each.pid for each in psutil.Process().parents() if is_executor(each))
-    part = f"{batch}-{TaskContext.get().partitionId()}"
+    context = TaskContext.get()
+    assert context
+    part = f"{batch}-{context.partitionId()}"
     again = any(notes.glob(f"{part}.*"))
     (notes / f"{part}.{uuid.uuid4().hex}.{executor}").touch()
     eventually(lambda: len({note.name.partition(".")[0] for note in notes.glob(f"{batch}-*")}) == partitions, 120)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
-from labs.evidence.readers.results import read_committed, read_results
+from labs.evidence.readers.results import Headers, read_committed, read_results
 from labs.faults.fault import FaultPoints
 from labs.pipeline.query import ip_count
 from tests.conftest import RECORDS_PER_BATCH
@@ -17,6 +19,32 @@ from tests.conftest import RECORDS_PER_BATCH
 def wrote(sink: ExactlyOnceKafkaSink, writers: str) -> bool:
     """Tell whether those wrote that were to: where executors turn out to lack something, the driver does."""
     return sink.writers == writers and (writers == "driver" or sink._next_batch.executors_can)
+
+
+def numbers_in(servers: str, topic: str) -> list[int]:
+    """Return the numbers that a topic's committed records hold."""
+    return [int(m.value() or b"") for m in read_committed(servers, topic)]
+
+
+def headers_of(message: Message) -> Headers:
+    return cast(Headers, message.headers() or [])
+
+
+@pytest.fixture
+def calls_of(monkeypatch):
+    """Note the calls of a method, which does what it did: `calls_of(Cluster, "send") -> the arguments of each`."""
+
+    def calls_of(owner: type, name: str) -> list[tuple[Any, ...]]:
+        calls, real = list[tuple[Any, ...]](), getattr(owner, name)
+
+        def noted(*given):
+            calls.append(given)
+            return real(*given)
+
+        monkeypatch.setattr(owner, name, noted)
+        return calls
+
+    return calls_of
 
 
 @pytest.fixture
@@ -49,7 +77,6 @@ def run(spark, broker, classroom_log, tmp_path):
         query.awaitTermination()
         return query
 
-    run.checkpoint = tmp_path / "checkpoint"
     return run
 
 
@@ -84,7 +111,7 @@ class Copying:
         ip_count.start_query(records.selectExpr("value"), sink, self.checkpoint).awaitTermination()
 
     def published(self, sink) -> list[int]:
-        return sorted(int(m.value()) for m in read_committed(self.servers, sink.topic))
+        return sorted(numbers_in(self.servers, sink.topic))
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pyarrow
 from kafka.record.default_records import DefaultRecordBatch
@@ -51,7 +52,7 @@ def arrow(
     rows: list[Row], binary: pyarrow.DataType = BINARY, headers: pyarrow.DataType = HEADERS
 ) -> pyarrow.RecordBatch:
     """Return the rows as Spark hands them over; no headers are an empty list or null, by turns."""
-    no_headers = itertools.cycle([[], None])
+    no_headers: Iterator[Any] = itertools.cycle([[], None])
     dicts = [[{"key": k, "value": v} for k, v in row.headers] or next(no_headers) for row in rows]
     return pyarrow.record_batch(
         {

@@ -12,17 +12,21 @@ from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
 
 
+class Operator:
+    """Runs `sink ACTION NAME` on a name of its own, and is told the exit code, the output and the errors."""
+
+    def __init__(self, servers, capsys):
+        self._servers, self._capsys, self._name = servers, capsys, f"of-{uuid.uuid4().hex}"
+        self.store = MarkerStore(self._name, f"{self._name}-marker", servers, {})
+
+    def __call__(self, action, *more, servers=None):
+        code = main([action, self._name, "--bootstrap-servers", servers or self._servers, *more])
+        return code, *self._capsys.readouterr()
+
+
 @pytest.fixture
 def sink(broker, capsys):
-    """Run `sink ACTION NAME` on a name of its own; return the exit code, the output and the errors."""
-    name = f"of-{uuid.uuid4().hex}"
-
-    def sink(action, *more, servers=broker.bootstrap_servers):
-        code = main([action, name, "--bootstrap-servers", servers, *more])
-        return code, *capsys.readouterr()
-
-    sink.store = MarkerStore(name, f"{name}-marker", broker.bootstrap_servers, {})
-    return sink
+    return Operator(broker.bootstrap_servers, capsys)
 
 
 def test_marker_is_set_and_shown(sink):

@@ -38,10 +38,10 @@ class Sink:
 
     def write(self, producer: ProducerId) -> dict[int, int]:
         """Write ROWS rows, and return how many were acknowledged by which partition."""
-        where = self.name, producer, self.name, [], 60, 0, 1, PARTITIONS
-        task = WriteTask(self.coordinator.connection, self.coordinator.encoding, *where)
+        coordinator, name = self.coordinator, self.name
+        task = WriteTask(coordinator.connection, coordinator.encoding, name, producer, name, [], 60, 0, 1, PARTITIONS)
         rows = pyarrow.RecordBatch.from_pydict({"key": VALUES, "value": VALUES})
-        report = task.write_all(self.coordinator.cluster, iter([rows]))
+        report = task.write_all(coordinator.cluster, iter([rows]))
         assert report.rows == ROWS
         return {partition: records for _, partition, records in report.written}
 
@@ -49,7 +49,7 @@ class Sink:
         return self.coordinator.end(producer, committed, Patience(60))
 
     def visible(self) -> list[int]:
-        return sorted(int(m.value()) for m in read_committed(self.servers, self.name) if m.key() in VALUES)
+        return sorted(int(m.value() or b"") for m in read_committed(self.servers, self.name) if m.key() in VALUES)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
 from labs.faults.fault import Fault
 from labs.faults.supervisor import Supervisor
+from tests.sink.conftest import headers_of, numbers_in
 from tests.sink.mutants import NoMarker, SkipsWithoutDraining
 
 BATCHES = range(3, 6)  # three batches that have results
@@ -111,7 +112,7 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
 def test_every_record_says_its_batch_and_the_last_how_many_there_are(spark, publish_rows, broker, sink_for, writers):
     sink = sink_for(writers=writers)
     publish_rows(sink, spark.range(100).selectExpr("string(id) as value"))
-    headers = [dict(m.headers()) for m in read_committed(broker.bootstrap_servers, sink.topic)]
+    headers = [dict(headers_of(m)) for m in read_committed(broker.bootstrap_servers, sink.topic)]
     assert {h["batch_id"] for h in headers} == {b"0"}
     assert len({h["attempt"] for h in headers}) == 1
     assert [h["batch_rows"] for h in headers if "batch_rows" in h] == [b"100"]
@@ -142,7 +143,7 @@ def test_any_streaming_dataframe_with_a_value_column_will_do(spark, broker, sink
 
     eventually(lambda: query.lastProgress and query.lastProgress.batchId >= 3)
     query.stop()
-    values = [int(m.value()) for m in read_committed(broker.bootstrap_servers, sink.topic)]
+    values = numbers_in(broker.bootstrap_servers, sink.topic)
     assert len(values) >= 75
     assert sorted(values) == list(range(len(values)))
 

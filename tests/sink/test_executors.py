@@ -9,6 +9,7 @@ import re
 import tempfile
 import threading
 import uuid
+from typing import Any
 
 import pyarrow
 import pytest
@@ -31,11 +32,12 @@ from labs.evidence.readers.transactions import wait_until_ended
 from labs.faults.fault import Fault, FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
+from tests.sink.conftest import headers_of, numbers_in
 from tests.sink.mutants import NoMarker
 
 ROWS, BATCHES = 200, 5
 HEADERS = "array<struct<key: string, value: binary>>"
-BY_EXECUTORS = {"writers": "executors", "driver_rows": 0}
+BY_EXECUTORS: dict[str, Any] = {"writers": "executors", "driver_rows": 0}
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -85,7 +87,7 @@ class Copy:
         return len(attempts) - 1
 
     def published(self):
-        return sorted(int(m.value()) for m in read_committed(self.servers, self.topic))
+        return sorted(numbers_in(self.servers, self.topic))
 
 
 ALL = list(range(ROWS * BATCHES))
@@ -125,9 +127,8 @@ def test_batch_that_is_handed_over_twice_is_published_once_though_spark_computes
     assert small.published() == ALL
 
 
-def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_is_left_behind(small, monkeypatch):
-    begun, sink = [], small.sink()
-    monkeypatch.setattr(KafkaBatches, "begin", lambda rows, begin=KafkaBatches.begin: begun.append(rows) or begin(rows))
+def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_is_left_behind(small, calls_of):
+    begun, sink = calls_of(KafkaBatches, "begin"), small.sink()
 
     def leaving_one_out(rows, number):
         if number != 3:
@@ -135,7 +136,7 @@ def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_i
 
     with pytest.raises(StreamingQueryException, match="refuses batch 4"):
         small.once(leaving_one_out)
-    assert len(set(map(id, begun))) == 4  # batches 0, 1, 2 and 4
+    assert len({id(rows) for [rows] in begun}) == 4  # batches 0, 1, 2 and 4
     assert small.published() == ALL[: 3 * ROWS]
     assert not [thread for thread in threading.enumerate() if thread.name == "rows-from-spark"]
 
@@ -214,9 +215,8 @@ def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
     assert to_four.published() == ALL
 
 
-def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, monkeypatch):
-    by_driver, real = [], SharedTransaction._by_driver
-    monkeypatch.setattr(SharedTransaction, "_by_driver", lambda *given: by_driver.append(1) or real(*given))
+def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, calls_of):
+    by_driver = calls_of(SharedTransaction, "_by_driver")
     small.run()
     assert len(by_driver) >= BATCHES  # the first one too, of which nobody knew how large it would be
     by_driver.clear()
@@ -234,9 +234,8 @@ def test_small_batch_that_spark_fails_to_compute_is_not_published_in_part(spark,
     assert copy.published() == ALL[: 3 * ROWS]
 
 
-def test_batches_of_few_but_large_rows_are_the_executors(small, monkeypatch):
-    by_executors, real = [], SharedTransaction._by_executors
-    monkeypatch.setattr(SharedTransaction, "_by_executors", lambda *given: by_executors.append(1) or real(*given))
+def test_batches_of_few_but_large_rows_are_the_executors(small, calls_of, monkeypatch):
+    by_executors = calls_of(SharedTransaction, "_by_executors")
     monkeypatch.setattr(next_batch, "IN_MEMORY", 1000)  # bytes
     small.run()
     assert len(by_executors) >= BATCHES - 1  # the first one was written by the driver, which found it to be large
@@ -258,11 +257,16 @@ def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
 
 
 def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):
-    asked, real = [], Coordinator.fence
-    monkeypatch.setattr(Coordinator, "fence", lambda *args: asked.append(real(*args)) or asked[-1])
+    given, real = [], Coordinator.fence
+
+    def fence(*who):
+        given.append(real(*who))
+        return given[-1]
+
+    monkeypatch.setattr(Coordinator, "fence", fence)
     to_four.run()
     assert to_four.published() == ALL
-    assert len(asked) == 1
+    assert len(given) == 1
 
 
 def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, publish_rows, kafka):
@@ -309,7 +313,7 @@ def test_rows_without_keys_are_spread_over_the_partitions(spark, publish_rows, k
     rows = spark.range(3000, numPartitions=6).selectExpr("string(id) as value")
     publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **BY_EXECUTORS), rows)
     found = read_committed(servers, topic)
-    assert sorted(int(m.value()) for m in found) == list(range(3000))
+    assert sorted(int(m.value() or b"") for m in found) == list(range(3000))
     assert {m.partition() for m in found} == {0, 1, 2}
 
 
@@ -318,9 +322,9 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
     topic = create_topic(servers, f"h-{uuid.uuid4().hex[:8]}", 3)
     rows = spark.range(100, numPartitions=3).selectExpr("string(id) as key", "string(id) as value")
     publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **BY_EXECUTORS), rows)
-    headers = [dict(m.headers()) for m in read_committed(servers, topic)]
+    headers = [dict(headers_of(m)) for m in read_committed(servers, topic)]
     assert {h["batch_id"] for h in headers} == {b"0"}
-    totals = {h["attempt"]: int(h["batch_rows"]) for h in headers if "batch_rows" in h}
+    totals = {h["attempt"]: int(h["batch_rows"] or b"") for h in headers if "batch_rows" in h}
     assert totals == {name: sum(h["attempt"] == name for h in headers) for name in {h["attempt"] for h in headers}}
     assert sum(totals.values()) == 100
 
@@ -356,9 +360,9 @@ def test_first_batch_that_takes_longer_to_compute_than_a_transaction_may_last_is
     topic = create_topic(servers, f"slow-{uuid.uuid4().hex[:8]}", 1)
     wait = "java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 8000000000L)"  # returns null
     rows = spark.range(2, numPartitions=1).selectExpr(f"substring(concat(string(id), {wait}), 1, 1) AS value")
-    options = {"bootstrap_servers": servers, "driver_rows": driver_rows, "transaction_timeout_ms": 6000}
-    publish_rows(ExactlyOnceKafkaSink(topic, topic, **options), rows)
-    assert sorted(m.value() for m in read_committed(servers, topic)) == [b"0", b"1"]
+    options = {"driver_rows": driver_rows, "transaction_timeout_ms": 6000}
+    publish_rows(ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, **options), rows)
+    assert sorted(m.value() or b"" for m in read_committed(servers, topic)) == [b"0", b"1"]
 
 
 @pytest.mark.parametrize("columns", [["string(value % 50) AS key"], []], ids=["keys", "no keys"])
@@ -385,7 +389,9 @@ def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_th
     sink = copy.sink()
 
     def saying_who_computes(batches):
-        task = str(TaskContext.get().partitionId())
+        context = TaskContext.get()
+        assert context
+        task = str(context.partitionId())
         for batch in batches:
             yield pyarrow.RecordBatch.from_arrays([pyarrow.array([task] * batch.num_rows)], ["value"])
 
@@ -452,4 +458,4 @@ def test_rows_are_compressed_and_no_batch_is_larger_than_the_topic_takes(spark, 
     sent = [each.size for each in kafka[1].log if each.kind is Request.PRODUCE and each.transactional_id == topic]
     assert 0 < sum(sent) < 5000 * 400 / 2
     found = read_committed(servers, topic)
-    assert sorted(int(m.value()) for m in found) == list(range(5000))
+    assert sorted(int(m.value() or b"") for m in found) == list(range(5000))

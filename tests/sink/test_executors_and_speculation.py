@@ -54,7 +54,8 @@ def attempts(trial) -> list[str]:
 
 
 def test_driver_writes_where_spark_runs_a_slow_task_twice(cluster, tmp_path):
-    trial = Trial(*cluster, tmp_path, partitions=2, batches=1)
+    kafka, driver = cluster
+    trial = Trial(kafka, driver, tmp_path, partitions=2, batches=1)
     trial.begin(slow=COPY)
     assert trial.end() == ""
     assert len(set(attempts(trial))) == 2, "a copy has run"
@@ -64,7 +65,8 @@ def test_driver_writes_where_spark_runs_a_slow_task_twice(cluster, tmp_path):
 
 
 def test_copy_of_a_task_writes_nothing_where_executors_write_nevertheless(cluster, tmp_path):
-    trial = Trial(*cluster, tmp_path, partitions=1, batches=1)
+    kafka, driver = cluster
+    trial = Trial(kafka, driver, tmp_path, partitions=1, batches=1)
     trial.begin(DespiteSpeculation, slow=OVER)  # or the first attempt might be through before the copy is heard
     assert AGAIN in trial.end()
     (trial.notes / OVER).touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -39,9 +40,10 @@ def test_other_query_goes_on_while_kafka_is_frozen_in_the_middle_of_a_batch(
     monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 3)
     servers, name = kafka.bootstrap_servers, f"frozen-{uuid.uuid4().hex[:8]}"
     create_topic(servers, name, CORES)
-    options = {"writers": "executors", "driver_rows": 0, "transaction_timeout_ms": 20_000 if again else 60_000}
+    options: dict[str, Any] = {"bootstrap_servers": servers, "writers": "executors", "driver_rows": 0}
+    options["transaction_timeout_ms"] = 20_000 if again else 60_000
     halfway = Halfway(spark, servers, name, tmp_path, tasks=CORES)
-    query = halfway.start(ExactlyOnceKafkaSink(name, name, bootstrap_servers=servers, **options))
+    query = halfway.start(ExactlyOnceKafkaSink(name, name, **options))
     halfway.wait(query, tasks=CORES)
     kafka.pause()
     try:
@@ -55,6 +57,6 @@ def test_other_query_goes_on_while_kafka_is_frozen_in_the_middle_of_a_batch(
     if again:
         assert "batch 1" in str(query.exception())
         options["transaction_timeout_ms"] = 60_000  # a Kafka that was frozen may take a while to answer
-        query = halfway.start(ExactlyOnceKafkaSink(name, name, bootstrap_servers=servers, **options))
+        query = halfway.start(ExactlyOnceKafkaSink(name, name, **options))
     query.awaitTermination()
     assert halfway.audit().valid, halfway.audit()

@@ -95,7 +95,10 @@ class Trial:
 
     def coordinator(self) -> int:
         """Return the broker that ends the sink's transactions."""
-        return int(self.sink._coordinator.node.rpartition("-")[2])
+        coordinator = self.sink._coordinator
+        assert coordinator
+        assert coordinator.node
+        return int(coordinator.node.rpartition("-")[2])
 
     def audit(self):
         return self._halfway.audit()

@@ -54,35 +54,39 @@ def kafka():
         yield broker, proxy, count_by_window(accesses)
 
 
-@pytest.fixture
-def run(spark, kafka, request):
-    """Run the query through what strikes it, with a new sink at each restart; audit it, watched all along.
+class Run:
+    """Runs the query through what strikes it, with a new sink at each restart; audits it, watched all along.
 
     The driver writes unless `writers` says otherwise.
     """
-    broker, _, expected = kafka
-    servers, topic, checkpoint = broker.bootstrap_servers, f"sink-{hash(request.node.name):x}", tempfile.mkdtemp()
-    create_topic(servers, topic, 1)
 
-    def start(sink=ExactlyOnceKafkaSink, **options):
-        records = ip_count.read_source(spark, servers, "classroom", records_per_batch=RECORDS_PER_BATCH)
-        options = {"bootstrap_servers": servers, "writers": "driver", "points": run.points} | options
-        run.sink = sink(topic, topic, **options)
-        return ip_count.start_query(ip_count.count_ips(records), run.sink, checkpoint)
+    def __init__(self, spark, servers, topic, expected):
+        self._spark, self._servers, self._expected = spark, servers, expected
+        self.topic, self.points, self._checkpoint = topic, FaultPoints(), tempfile.mkdtemp()
+        create_topic(servers, topic, 1)
 
-    def run(*strikes, sink=ExactlyOnceKafkaSink, restarts=4, **options):
-        watcher = Watcher(servers, topic)
+    def start(self, sink=ExactlyOnceKafkaSink, **options: Any):
+        records = ip_count.read_source(self._spark, self._servers, "classroom", records_per_batch=RECORDS_PER_BATCH)
+        options = {"bootstrap_servers": self._servers, "writers": "driver", "points": self.points} | options
+        self.sink = sink(self.topic, self.topic, **options)
+        return ip_count.start_query(ip_count.count_ips(records), self.sink, self._checkpoint)
+
+    def __call__(self, *strikes, sink=ExactlyOnceKafkaSink, restarts=4, **options: Any):
+        watcher = Watcher(self._servers, self.topic)
 
         def attempt(number):
-            start(sink, **options).awaitTermination()
+            self.start(sink, **options).awaitTermination()
 
-        with run.points.armed(*strikes) as struck:
-            run.attempts = Supervisor(attempt, restarts=restarts, delay=0.2, report=lambda _: None).run()
+        with self.points.armed(*strikes) as struck:
+            self.attempts = Supervisor(attempt, restarts=restarts, delay=0.2, report=lambda _: None).run()
         assert len(struck) == len(strikes)
-        return audit(expected, read_results(servers, topic), second_reader=watcher.stop())
+        return audit(self._expected, read_results(self._servers, self.topic), second_reader=watcher.stop())
 
-    run.topic, run.points, run.start = topic, FaultPoints(), start
-    return run
+
+@pytest.fixture
+def run(spark, kafka, request):
+    broker, _, expected = kafka
+    return Run(spark, broker.bootstrap_servers, f"sink-{hash(request.node.name):x}", expected)
 
 
 @pytest.mark.parametrize("writers", WRITERS)
@@ -251,6 +255,7 @@ def publish_batch_five_behind_its_back(kafka, run):
 
     def publish():
         before = sink._store.read(Patience(30))
+        assert before
         assert before.batch_id == 4
         window = max(result.window_start for result in read_results(broker.bootstrap_servers, topic)) + 5000
         producer = PendingProducer(sink._settings).take(Patience(30))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ import exactly_once_kafka
 from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
-from labs.evidence.readers.results import read_committed
+from tests.sink.conftest import numbers_in
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
@@ -85,7 +86,7 @@ def empty_environment(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("environment")
     shutil.copytree(ROOT, directory / "source", ignore=shutil.ignore_patterns(".*", "notebooks", "tests", "*.egg-info"))
     python = directory / "venv" / "bin" / "python"
-    run = {"check": True, "capture_output": True, "text": True}
+    run: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, directory / "venv"], **run)
     # The versions that this environment has, because their wheels are at hand: pyspark's takes a minute to build.
     versions = directory / "versions"
@@ -148,7 +149,7 @@ def test_readmes_example_killed_and_started_again_publishes_each_number_once(
     example = Example(empty_environment, tmp_path, broker.bootstrap_servers, results)
 
     def numbers() -> list[int]:
-        return [int(m.value()) for m in read_committed(broker.bootstrap_servers, results)]
+        return numbers_in(broker.bootstrap_servers, results)
 
     try:
         example.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka.errors import (
@@ -85,7 +86,8 @@ def reply(sent, *errors):
 
 def test_five_at_most_are_under_way_and_after_a_refusal_all_are_sent_again_in_their_order(monkeypatch):
     monkeypatch.setattr(partition_writer, "FIRST_REST", 0.0)
-    leader, pieces = Leader(), [Piece(b"%d" % n, records=1) for n in range(8)]
+    leader: Any = Leader()
+    pieces = [Piece(b"%d" % n, records=1) for n in range(8)]
     writer = PartitionWriter(leader, "id", "topic", 0)
     for piece in pieces:
         writer.add(piece)

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -51,8 +52,9 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:broker;User:ANONYMOUS",
 }
+ANY: Any = None  # name, user or host: the library takes None for each, though its annotations do not say so
 ANY_GRANT = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    ResourceType.ANY, ANY, ResourcePatternType.ANY, ANY, ANY, AclOperation.ANY, AclPermissionType.ANY
 )
 TIMEOUT = 60  # seconds, of a transaction; what is not allowed must be said long before
 
@@ -64,7 +66,7 @@ class Guarded:
     def sink(self, writers: str, user: str, password: str = "p", **options) -> ExactlyOnceKafkaSink:
         login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
         login |= {"sasl_username": user, "sasl_password": password}
-        common = {"bootstrap_servers": self.servers, "writers": writers, "driver_rows": 0}
+        common: dict[str, Any] = {"bootstrap_servers": self.servers, "writers": writers, "driver_rows": 0}
         return ExactlyOnceKafkaSink(user, "results", **common, **(options or login))
 
     def token_options(self) -> dict[str, str]:
@@ -132,7 +134,7 @@ def test_what_is_not_allowed_is_said_at_once(publish, guarded, user, complaint, 
 
 @pytest.mark.parametrize("writers", WRITERS)
 def test_timeout_above_the_brokers_maximum_names_its_setting(publish, guarded, writers):
-    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    login: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
     login |= {"sasl_username": f"sink-{writers}", "sasl_password": "p", "transaction_timeout_ms": 3_600_000}
     with pytest.raises(StreamingQueryException) as failed:
         publish(guarded.sink(writers, f"sink-{writers}", **login))

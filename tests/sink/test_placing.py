@@ -34,6 +34,12 @@ def test_small_ones_are_joined_until_they_are_worth_a_request(sizes, expected):
 def test_few_long_rows_are_not_held_back():
     given = batches(2, 2, 2, length=LARGEST // 2)
     taken = []
-    joined = gathered(taken.append(batch) or batch for batch in given)
+
+    def taking():
+        for batch in given:
+            taken.append(batch)
+            yield batch
+
+    joined = gathered(taking())
     assert next(joined).num_rows == 2
     assert len(taken) == 1

@@ -24,13 +24,13 @@ from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
 from exactly_once_kafka.real_time.task import Task
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import remove_topics
-from labs.evidence.readers.results import read_committed
 from labs.faults.task_fault import TaskFaults
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.query.real_time import SHORTEST, start_real_time
 from labs.runs.real_time import kill_at, kill_control
 from labs.runs.real_time_trial import PATIENCE, RealTimeTrial
 from tests.sink import mutants_real_time
+from tests.sink.conftest import numbers_in
 from tests.sink.mutants_real_time import MarkerOfEpochs, MarkerOfOffsets, NoMarker
 
 # Spark's workers do not have the tests on their path.
@@ -79,11 +79,15 @@ def test_job_that_was_frozen_before_its_commit_is_fenced_when_it_wakes_up(trial)
     assert audit.valid, audit
 
 
+def run_for_an_epoch(trial):
+    query, done = trial.start(), trial.epochs_done()
+    eventually(lambda: trial.epochs_done() > done, PATIENCE)
+    query.stop()
+
+
 def test_query_that_is_stopped_again_and_again_neither_loses_nor_doubles(trial):
     for _ in range(4):
-        query, done = trial.start(), trial.epochs_done()
-        eventually(lambda query=query, done=done: trial.epochs_done() > done, PATIENCE)
-        query.stop()
+        run_for_an_epoch(trial)
     audit = trial.audited()
     assert audit.valid, audit
 
@@ -168,7 +172,7 @@ def exploded(spark, broker, numbers, topic, tmp_path):
         query = start()
         eventually(lambda: query.lastProgress and query.lastProgress.batchId > 2, PATIENCE)
         query.stop()
-        return Counter(int(m.value()) for m in read_committed(broker.bootstrap_servers, to))
+        return Counter(numbers_in(broker.bootstrap_servers, to))
 
     return exploded
 

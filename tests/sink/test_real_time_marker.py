@@ -14,7 +14,7 @@ from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
 from exactly_once_kafka.real_time.source_marker import SourceMarker
 from exactly_once_kafka.real_time.task import Task
-from labs.evidence.readers.results import read_committed
+from tests.sink.conftest import numbers_in
 
 TIMEOUT = 60  # seconds, of a transaction: how long a dead one is open
 SOON = 20  # seconds: long before that
@@ -55,7 +55,7 @@ class Partitions:
         admin.delete_consumer_groups([key])[key].result(30)
 
     def published(self) -> list[int]:
-        return [int(message.value()) for message in read_committed(self.servers, self.topic)]
+        return numbers_in(self.servers, self.topic)
 
 
 @pytest.fixture

@@ -78,11 +78,10 @@ def test_lengths_of_more_than_a_mebibyte():
 def test_varints_are_those_of_kafka_python():
     borders = [1 << bits for bits in (6, 13, 20, 27)]
     numbers = [-1, 0, 1, *(border + i for border in borders for i in (-1, 0, 1)), (1 << 31) - 1]
-    expected = []
-    for number in numbers:
-        expected.append(bytearray())
-        encode_varint(number, expected[-1].append)
-    expected = [bytes(each) for each in expected]
+    written = [bytearray() for _ in numbers]
+    for number, into in zip(numbers, written, strict=True):
+        encode_varint(number, into.append)
+    expected = [bytes(each) for each in written]
     assert varints(np.array(numbers)).to_pylist() == expected
     assert [varints(np.array([number])).to_pylist() for number in numbers] == [[each] for each in expected]
     assert [varint(number) for number in numbers] == expected

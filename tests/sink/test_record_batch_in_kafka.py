@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
+from typing import Any
 
 import pytest
 from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
@@ -19,6 +21,7 @@ from exactly_once_kafka.executors.record_batch import ProducerId, encode
 from labs.equipment.eventually import eventually
 from labs.evidence.readers.results import read_committed
 from labs.pipeline.two_phase.kafka_request import BrokerConnection, transaction_coordinator
+from tests.sink.conftest import headers_of
 from tests.sink.random_rows import NOW_MS, OF_LAST, PRODUCER, TAGS, Row, arrow, random_rows, tagged
 
 DOES_NOT_COMPRESS = Row(b"does not", random.Random(9).randbytes(200_000))
@@ -31,7 +34,7 @@ def each_of(iterable):
         yield iterator.next()
 
 
-def read_by_java(spark, batch: bytes) -> tuple[object, list[Row]]:
+def read_by_java(spark, batch: bytes) -> tuple[Any, list[Row]]:
     """Decode a batch by Kafka's own Java code, as its broker and its consumers do: return the batch and its rows."""
     jvm = spark._jvm
     records = jvm.org.apache.kafka.common.record.MemoryRecords.readableRecords(jvm.java.nio.ByteBuffer.wrap(batch))
@@ -49,8 +52,8 @@ def read_by_java(spark, batch: bytes) -> tuple[object, list[Row]]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_java_reads_the_rows(spark, codec):
     rows = [*random_rows(9, 30), DOES_NOT_COMPRESS, Row(b"does", bytes(200_000))]
-    options = {"tags": TAGS, "tags_of_last": OF_LAST}
-    batch = encode(arrow(rows), PRODUCER, 2**31 - 1, NOW_MS, **options, compression=codec)
+    encoded = functools.partial(encode, arrow(rows), PRODUCER, 2**31 - 1, NOW_MS, tags=TAGS, tags_of_last=OF_LAST)
+    batch = encoded(compression=codec)
     decoded, found = read_by_java(spark, batch)
     assert found == tagged(rows, TAGS, OF_LAST)
     assert decoded.compressionType().toString() == codec
@@ -58,7 +61,7 @@ def test_java_reads_the_rows(spark, codec):
     assert (decoded.producerId(), decoded.producerEpoch()) == PRODUCER
     assert (decoded.baseSequence(), decoded.lastSequence()) == (2**31 - 1, len(rows) - 2)
     assert (decoded.baseOffset(), decoded.lastOffset(), decoded.maxTimestamp()) == (0, len(rows) - 1, NOW_MS)
-    saved = len(encode(arrow(rows), PRODUCER, 2**31 - 1, NOW_MS, **options)) - len(batch)
+    saved = len(encoded()) - len(batch)
     assert saved == 0 if codec == "none" else saved > 190_000
 
 
@@ -75,14 +78,15 @@ class Transaction:
         self._servers, self._name = servers, name
         self.producer = eventually(self._begun)
 
-    def append(self, topic: str, batch: bytes) -> None:
-        """Append a batch to partition 0."""
+    def append(self, topic: str, batch: bytes) -> bool:
+        """Append a batch to partition 0, and say that it is there."""
         topics = ProduceRequest.TopicProduceData
         data = topics(name=topic, partition_data=[topics.PartitionProduceData(index=0, records=batch)])
         request = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=5000, topic_data=[data])
         with BrokerConnection(self._servers) as broker:
             answer = broker.ask(request, ProduceResponse, version=12)
         assert answer.responses[0].partition_responses[0].error_code == 0
+        return True
 
     def commit(self) -> None:
         producer_id, epoch = self.producer
@@ -108,11 +112,11 @@ def test_a_broker_takes_batches_of_every_codec_in_one_transaction(broker, topic)
     for seed, codec in enumerate(CODECS):
         rows = [*random_rows(seed, 30), DOES_NOT_COMPRESS]
         batch = encode(arrow(rows), transaction.producer, sequence, now_ms, tags=TAGS, compression=codec)
-        eventually(lambda batch=batch: transaction.append(into, batch) or True)
+        eventually(functools.partial(transaction.append, into, batch))
         sequence += len(rows)
         expected += tagged(rows, TAGS)
     assert read_committed(broker.bootstrap_servers, into) == []
     transaction.commit()
     committed = read_committed(broker.bootstrap_servers, into)
-    assert [Row(each.key(), each.value(), each.headers()) for each in committed] == expected
+    assert [Row(each.key(), each.value(), headers_of(each)) for each in committed] == expected
     assert {each.timestamp()[1] for each in committed} == {now_ms}

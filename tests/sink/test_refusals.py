@@ -191,9 +191,10 @@ def test_adopted_batch_counts_as_done_without_its_plan(copy, sink_for, admin, br
     sink = sink_for()
     crash(copy, sink, "after_commit", 1)
     delete_marker_topic(admin, sink)
-    query = ["--query-id", read_checkpoint(copy.checkpoint).query_id]
+    query_id = read_checkpoint(copy.checkpoint).query_id
+    assert query_id
     servers = ["--bootstrap-servers", broker.bootstrap_servers]
-    assert main(["adopt", sink.name, "--batch", "1", *query, *servers]) == 0
+    assert main(["adopt", sink.name, "--batch", "1", "--query-id", query_id, *servers]) == 0
     copy(sink_for(to=sink.topic))
     assert copy.published(sink) == ALL
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from exactly_once_kafka.errors import Incomplete
 from exactly_once_kafka.executors import shared_transaction
 from exactly_once_kafka.executors.report import Report, counted
 
-ROWS = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=None))  # of whom nothing is asked here
+ROWS: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=None))  # of whom nothing is asked here
 
 
 def test_rows_are_counted_over_all_tasks():

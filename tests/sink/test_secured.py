@@ -6,10 +6,11 @@ import uuid
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -61,7 +62,7 @@ class Secured:
         """What a sink is told, less the password."""
         return LOGIN | {"bootstrap_servers": self.servers, "ssl_ca_location": str(self.ca)}
 
-    def client_settings(self) -> dict[str, str]:
+    def client_settings(self) -> dict[str, Any]:
         options = self.options | {"sasl_password": "open sesame"}
         return {key.replace("_", "."): value for key, value in options.items()}
 
@@ -105,11 +106,11 @@ def read_committed(secured, topic, rows):
     settings = {"group.id": "reader", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     consumer = Consumer(secured.client_settings() | settings)
     consumer.subscribe([topic])
-    messages = []
+    messages: list[Message] = []
     while len(messages) < rows:
-        [message] = consumer.consume(1, timeout=20) or [None]
-        assert message is not None, f"only {len(messages)} came"
-        messages.append(message)
+        came = consumer.consume(1, timeout=20)
+        assert came, f"only {len(messages)} came"
+        messages += came
     assert not consumer.consume(1, timeout=1)
     consumer.close()
     return messages
@@ -132,8 +133,9 @@ def test_sink_with_tls_and_a_password_publishes_once_across_a_crash(
     spark, secured, topic, tmp_path, writers, mechanism
 ):
     options = secured.options | {"sasl_mechanism": mechanism, "writers": writers, "driver_rows": 0}
-    sink = ExactlyOnceKafkaSink(topic, topic, sasl_password="open sesame", points=FaultPoints(), **options)
-    with sink.points.armed(Fault("after_commit", 1)), pytest.raises(StreamingQueryException):
+    points = FaultPoints()
+    sink = ExactlyOnceKafkaSink(topic, topic, sasl_password="open sesame", points=points, **options)
+    with points.armed(Fault("after_commit", 1)), pytest.raises(StreamingQueryException):
         copy_numbers(spark, tmp_path, sink)
     copy_numbers(spark, tmp_path, sink)
     assert wrote(sink, writers)

@@ -69,7 +69,12 @@ class Provider:
 
 def test_many_clients_at_once_share_one_token():
     asked = []
-    token = KeptToken(lambda config: asked.append(config) or ("t", time.time() + 3600))
+
+    def ask(config):
+        asked.append(config)
+        return "t", time.time() + 3600
+
+    token = KeptToken(ask)
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: token("")[0], range(50))) == {"t"}
     assert len(asked) == 1

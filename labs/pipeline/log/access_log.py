@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from datetime import UTC, tzinfo
 from functools import lru_cache, partial
 
@@ -59,7 +59,9 @@ def parse_line(line: bytes, zone: tzinfo = UTC) -> Access:
     return _parser(zone).parse(line + b"\n", refuse)[0]
 
 
-def read_access_log(paths: Iterable[str | os.PathLike], report: LogReport, zone: tzinfo = UTC) -> Iterator[Access]:
+def read_access_log(
+    paths: Iterable[str | os.PathLike], report: LogReport, zone: tzinfo = UTC
+) -> Generator[Access, None, None]:
     """Return an iterator over the accesses of several logs, in file order; `-` is standard input.
 
     Raises LogUnreadable at once, before any line is read, if one of the paths cannot be.
@@ -72,7 +74,7 @@ def read_access_log(paths: Iterable[str | os.PathLike], report: LogReport, zone:
     return _read_all(names, report, _Parser(zone))
 
 
-def _read_all(names: list[str], report: LogReport, parser: _Parser) -> Iterator[Access]:
+def _read_all(names: list[str], report: LogReport, parser: _Parser) -> Generator[Access, None, None]:
     for name in names:
         yield from _read(name, report, parser)
 

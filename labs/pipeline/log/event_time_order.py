@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from heapq import merge
 from itertools import chain, islice
@@ -31,7 +31,7 @@ def in_event_time_order(
     accesses: Iterable[Access],
     max_in_memory: int = 500_000,
     directory: str | os.PathLike[str] | None = None,
-) -> Iterator[Access]:
+) -> Generator[Access, None, None]:
     """Return an iterator over the accesses by time; those of the same time keep their order.
 
     Holds at most `max_in_memory` accesses (about 100 bytes each). The rest waits in `directory` (default: the
@@ -44,7 +44,7 @@ def in_event_time_order(
 
 def _merge_sort(
     accesses: Iterator[Access], max_in_memory: int, directory: str | os.PathLike[str] | None
-) -> Iterator[Access]:
+) -> Generator[Access, None, None]:
     spilled = _SpilledRuns(directory)
     try:
         run = sorted(islice(accesses, max_in_memory), key=_event_time)

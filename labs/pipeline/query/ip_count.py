@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +92,7 @@ def rejected(records: DataFrame) -> DataFrame:
 
 
 def start_query(
-    results: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str, **trigger: Any
+    results: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str | Path, **trigger: Any
 ) -> StreamingQuery:
     """Start writing `results` through the foreachBatch function `sink`, by default until the source's present end.
 

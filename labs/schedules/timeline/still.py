@@ -12,19 +12,20 @@ WIDTH, LEFT, STEP, TOP, TALL = 980, 10, 60, 92, 44  # pixels; a step's width, th
 CHIP = 26
 
 
-def still(data: dict[str, Any], fault: str, key: str, place: int) -> Drawing:
-    """Return the picture of the case."""
+def still(data: dict[str, Any], fault: str, key: str, place: int, shown: Sequence[str]) -> Drawing:
+    """Return the picture of the case, and the switches `shown`."""
     parts = [*_parts(data, fault, key, place)]
     height = 330
     title = "Two batches, and where it goes wrong"
-    return document(WIDTH, height, title, in_words(data, fault, key, place), parts, size=14)
+    return document(WIDTH, height, title, in_words(data, fault, key, place, shown), parts, size=14)
 
 
-def in_words(data: dict[str, Any], fault: str, key: str, place: int) -> str:
-    """Return the case in words."""
+def in_words(data: dict[str, Any], fault: str, key: str, place: int, shown: Sequence[str]) -> str:
+    """Return the case in words; of the switches those `shown`, and what else is on."""
     (at, at_words, _), (end, end_words, _), because, steps = data["outcomes"][data["cases"][fault][key][place]]
     texts, on = data["texts"], data["settings"][key]["on"]
-    names = [f"{each['label']} {'on' if on[n] == '1' else 'off'}" for n, each in enumerate(data["switches"])]
+    switches = [(each["key"], each["label"], bit == "1") for each, bit in zip(data["switches"], on, strict=True)]
+    names = [f"{label} {'on' if is_on else 'off'}" for key, label, is_on in switches if is_on or key in shown]
     what = next(each["label"] for each in data["faults"] if each["key"] == fault)
     lines = [
         f"{data['places'][place]['name']}: {what}.",

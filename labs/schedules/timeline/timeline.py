@@ -41,11 +41,11 @@ class Timeline(anywidget.AnyWidget):
 
     def still(self) -> Drawing:
         """Return a picture of how it stands now."""
-        return still(self.data, self.fault, self.switches, self.place)
+        return still(self.data, self.fault, self.switches, self.place, self.shown)
 
     def in_words(self) -> str:
         """Return how it stands now, in words."""
-        return in_words(self.data, self.fault, self.switches, self.place)
+        return in_words(self.data, self.fault, self.switches, self.place, self.shown)
 
     def __repr__(self) -> str:
         return self.in_words()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -382,7 +383,8 @@ def test_a_batch_written_again_does_not_go_back():
 @pytest.mark.parametrize("missing", ["batch_id", "partition", "offset"])
 def test_results_without_a_batch_or_a_position_are_not_judged_for_order(missing):
     results = [*batch(2, "b", 1, offset=0), *batch(1, "a", 2, offset=5)]
-    results = [replace(result, **{missing: None}) for result in results]
+    nothing: dict[str, Any] = {missing: None}
+    results = [replace(result, **nothing) for result in results]
     judged = audit(fulfilled(*results), results)
     assert judged.valid
     assert Anomaly.NONMONOTONIC not in judged.judged

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.checkpoint.checkpoint import Batch, Checkpoint, CheckpointError, read_checkpoint
-from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
+from labs.evidence.checkpoint.planned_results import PlannedResults, planned_results, read_source_records
 from labs.evidence.readers.results import read_results
 from labs.pipeline.log.generate import START_MS, Traffic
 from labs.pipeline.log.replay import source_producer
@@ -27,6 +27,8 @@ MALFORMED = [b"nonsense", b"12,", b"1767225600000, 192.0.2.1", b"", None]
 
 class Run:
     """A topic of records, a query over it in small batches, and where its results and its checkpoint are."""
+
+    predicted_at_crash: PlannedResults
 
     def __init__(self, spark, broker, checkpoint: Path, partitions: int, records_per_batch: int):
         self.spark, self.servers, self.checkpoint = spark, broker.bootstrap_servers, str(checkpoint)
@@ -58,7 +60,7 @@ class Run:
             with pytest.raises(StreamingQueryException, match="the crash"):
                 query.awaitTermination()
 
-    def planned_results(self):
+    def planned_results(self) -> PlannedResults:
         return planned_results(read_checkpoint(self.checkpoint), read_source_records(self.servers, self.source))
 
     @cached_property
@@ -83,7 +85,7 @@ def traffic(run: Run, seed: int) -> None:
     """Fill both partitions with stragglers, malformed records and closing records among other traffic."""
     random = Random(seed)
     run.accesses = list(Traffic(1_800, seed=seed, clients=6, rate=30, disorder_ms=5_000, stragglers=0.05))
-    values = [source_value(*access) for access in run.accesses]
+    values: list[bytes | None] = [source_value(*access) for access in run.accesses]
     latest = max(time_ms for time_ms, _ in run.accesses)
     for extra in [*MALFORMED * 4, source_value(START_MS + 20_000, "-"), source_value(START_MS, "-")]:
         values.insert(random.randrange(len(values)), extra)

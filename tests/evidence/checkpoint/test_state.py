@@ -61,7 +61,9 @@ def test_the_state_holds_what_is_counted_and_not_yet_published(spark, broker, so
 
 
 def test_a_batch_in_flight_has_left_no_state_that_counts(spark, checkpoint):
-    assert read_checkpoint(checkpoint).in_flight.state == {}
+    in_flight = read_checkpoint(checkpoint).in_flight
+    assert in_flight is not None
+    assert in_flight.state == {}
     with pytest.raises(CheckpointError, match="batch 4 is not committed; the last one that is, is batch 3"):
         counts_in_flight(spark, checkpoint, IN_FLIGHT)
 

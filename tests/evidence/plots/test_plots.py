@@ -1,11 +1,13 @@
 import math
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
 
 from labs.evidence.auditor.anomaly import Fate
 from labs.evidence.auditor.audit import Result, audit
@@ -18,6 +20,7 @@ from labs.evidence.plots.count_plots import (
     plot_top_ips,
 )
 from labs.evidence.plots.style import COLOURS, REQUESTS
+from tests.plots import bars, legend
 
 NOON = 1_740_830_400_000  # 2025-03-01T12:00:00Z
 DAY = 86_400_000
@@ -39,10 +42,11 @@ def row(stage="checkpoint", fault="after_commit", lost=0, duplicated=0, verdict=
 def spans(ax: Axes, colour: str) -> list[tuple[int, float, float]]:
     """Return (window start, bottom, top) of the bars drawn in this colour."""
     [patch] = [patch for patch in ax.patches if to_hex(patch.get_facecolor()) == colour.lower()]
+    assert isinstance(patch, StepPatch)
     tops, edges, bottoms = patch.get_data()
     return [
         (round((start + end) / 2 * DAY) // 5_000 * 5_000, bottom, top)
-        for top, start, end, bottom in zip(tops, edges, edges[1:], bottoms, strict=False)
+        for top, start, end, bottom in zip(tops, edges, edges[1:], np.broadcast_to(bottoms, tops.shape), strict=False)
         if not math.isnan(top)
     ]
 
@@ -172,16 +176,14 @@ def test_an_audit_says_what_it_found(ax):
     plot_audit(audit(dict.fromkeys(KEYS, 1), OBSERVED), ax)
     title = ax.get_title(loc="left").replace("\n", " ")
     assert title == "invalid: 2 of 4 results delivered, 1 duplicated, 1 lost, 1 OVERCOUNT"
-    legend = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert legend == ["delivered 2", "duplicated 1", "lost 1", "wrong 1"]
+    assert legend(ax) == ["delivered 2", "duplicated 1", "lost 1", "wrong 1"]
     assert ax.get_ylabel() == "results per 5 s window"
 
 
 def test_a_clean_audit_shows_its_zeros(ax):
     plot_audit(audit(COUNTS, [Result(*key, count) for key, count in COUNTS.items()]), ax)
     assert ax.get_title(loc="left") == "valid: 3 of 3 results delivered, 0 duplicated, 0 lost"
-    legend = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert legend == ["delivered 3", "duplicated 0", "lost 0"]
+    assert legend(ax) == ["delivered 3", "duplicated 0", "lost 0"]
 
 
 def test_an_unknown_audit_says_why_instead_of_drawing(ax):
@@ -207,7 +209,7 @@ def test_the_count_report_shows_three_plots_side_by_side_and_leaves_no_figure_op
 
 
 def heights(ax: Axes, fate: Fate) -> list[float]:
-    return [bar.get_height() for bar in ax.patches if to_hex(bar.get_facecolor()) == COLOURS[fate].lower()]
+    return [bar.get_height() for bar in bars(ax) if to_hex(bar.get_facecolor()) == COLOURS[fate].lower()]
 
 
 def test_the_staircase_shows_the_duplicates_of_each_stage_down_to_exactly_zero(ax):
@@ -229,7 +231,7 @@ def test_the_staircase_shows_lost_results_beside_the_duplicated_ones(ax):
     assert heights(ax, Fate.DUPLICATED) == [0, 40]
     assert texts(ax) == ["0", "120", "40", "0", "exactly 0"]
     assert ax.get_ylabel() == "results duplicated or lost (of 400)"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["duplicated", "lost"]
+    assert legend(ax) == ["duplicated", "lost"]
 
 
 def test_the_staircase_adds_up_the_rows_of_a_stage(ax):
@@ -286,5 +288,6 @@ def test_the_heatmap_names_the_stages_that_no_crash_hurts(ax):
 
 def test_name_from_a_log_is_no_formula(tmp_path):
     ax = plot_top_ips({(NOON, r"$\frac$"): 3, (NOON, A): 2})
+    assert isinstance(ax.figure, Figure)
     ax.figure.savefig(tmp_path / "plot.png")
     assert [label.get_text() for label in ax.get_yticklabels()] == [r"$\frac$", A]

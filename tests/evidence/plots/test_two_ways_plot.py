@@ -5,10 +5,11 @@ from matplotlib.figure import Figure
 from labs.evidence.auditor.anomaly import Fate
 from labs.evidence.plots.style import COLOURS
 from labs.evidence.plots.two_ways_plot import plot_two_ways
+from tests.plots import bars, legend
 
 
 def drawn(ax, fate):
-    return [bar.get_height() for bar in ax.patches if to_hex(bar.get_facecolor()) == COLOURS[fate].lower()]
+    return [bar.get_height() for bar in bars(ax) if to_hex(bar.get_facecolor()) == COLOURS[fate].lower()]
 
 
 def test_each_choice_has_a_bar_of_both_colours_with_its_number():
@@ -21,7 +22,7 @@ def test_each_choice_has_a_bar_of_both_colours_with_its_number():
 
 def test_legend_says_what_the_title_says():
     ax = plot_two_ways([1], [2], [3], title="too high or too low", x="x", y="y", names=("too high", "too low"))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["too high", "too low"]
+    assert legend(ax) == ["too high", "too low"]
     assert ax.get_title(loc="left") == "too high or too low"
 
 

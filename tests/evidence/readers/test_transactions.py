@@ -32,6 +32,7 @@ from labs.evidence.readers.transactions import (
     read_transactions,
     wait_until_ended,
 )
+from tests.plots import bars, legend, points
 
 # What every transaction test below finds in partition 0 of its topic, offset by offset.
 STATUSES = [
@@ -328,7 +329,7 @@ def handwritten(*entries: tuple[int, str]) -> DataFrame:
 
 def boxes(ax: Axes, colour: str) -> list[tuple[float, float]]:
     """Return from where to where the boxes of a colour reach."""
-    found = [patch for patch in ax.patches if to_hex(patch.get_facecolor(), keep_alpha=True) == f"{colour.lower()}ff"]
+    found = [box for box in bars(ax) if to_hex(box.get_facecolor(), keep_alpha=True) == f"{colour.lower()}ff"]
     return [(round(box.get_x(), 2), round(box.get_x() + box.get_width(), 2)) for box in found]
 
 
@@ -367,7 +368,7 @@ def test_each_producer_has_a_line_and_each_status_a_look():
     assert boxes(ax, "#009E73") == [(-0.42, 0.42)]
     assert boxes(ax, "#0072B2") == [(3.58, 4.42)]
     assert boxes(ax, "#555555") == [(0.58, 1.42), (2.58, 3.42)]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+    assert legend(ax) == [
         "committed 1",
         "no transaction 2",
         "open 1",
@@ -381,16 +382,15 @@ def test_what_is_torn_and_what_is_named_stands_out():
     torn = plot_transactions(handwritten(*MIXED), 4, torn=[0], names={0: "7", 4: "8"})
     assert boxes(torn, "#CC79A7") == [(-0.42, 0.42)]
     assert {"7", "8"} <= {text.get_text() for text in torn.texts}
-    legend = [text.get_text() for text in torn.get_legend().get_texts()]
-    assert "committed, half a batch 1" in legend
-    assert "committed 1" not in legend
+    assert "committed, half a batch 1" in legend(torn)
+    assert "committed 1" not in legend(torn)
 
 
 def test_last_stable_offset_and_log_end_are_marked():
     ax = plot_transactions(handwritten(*MIXED), 4)
-    assert [line.get_xdata()[0] for line in ax.lines] == [3.5, 5.5]
+    assert [points(line)[0][0] for line in ax.lines] == [3.5, 5.5]
     assert {"last stable offset 4", "log end 6"} <= {text.get_text() for text in ax.texts}
-    assert (3.5, 2.0) in [(patch.get_x(), patch.get_width()) for patch in ax.patches]
+    assert (3.5, 2.0) in [(box.get_x(), box.get_width()) for box in bars(ax)]
     stable = plot_transactions(handwritten(*MIXED), 6)
     assert "last stable offset = log end = 6" in {text.get_text() for text in stable.texts}
 

@@ -3,7 +3,7 @@
 Its memory does not survive it.
 """
 
-offsets = {}
+offsets: dict = {}
 
 
 def append(log, record):

@@ -39,7 +39,12 @@ def sink(broker, topic):
 
 
 @pytest.fixture
-def run(spark, broker, classroom_log, sink, tmp_path):
+def checkpoint(tmp_path):
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def run(spark, broker, classroom_log, sink, checkpoint):
     """Run the IP count with a reporter until the source's end, from the test's checkpoint."""
 
     def run(reporter, sink=sink, batches=3):
@@ -51,12 +56,11 @@ def run(spark, broker, classroom_log, sink, tmp_path):
                 classroom_log.topic,
                 records_per_batch=len(classroom_log.expected) * 10 // batches + 1,
             )
-            ip_count.start_query(ip_count.count_ips(records), sink, run.checkpoint).awaitTermination()
+            ip_count.start_query(ip_count.count_ips(records), sink, checkpoint).awaitTermination()
         finally:
-            eventually(lambda: reporter.reports + reporter.failures >= len(completed(run.checkpoint)))
+            eventually(lambda: reporter.reports + reporter.failures >= len(completed(checkpoint)))
             spark.streams.removeListener(reporter)
 
-    run.checkpoint = tmp_path / "checkpoint"
     return run
 
 
@@ -81,13 +85,13 @@ def committed(kafka, group):
 
 
 def test_lag_is_the_source_end_minus_the_last_completed_batch_at_each_batch(
-    run, broker, classroom_log, sink, group, kafka, source_end
+    run, checkpoint, broker, classroom_log, sink, group, kafka, source_end
 ):
     lags = []
 
     def watching_sink(rows, batch_id):
         sink(rows, batch_id)  # done, and still not completed: Spark has not heard of it
-        done = read_checkpoint(run.checkpoint).last_committed
+        done = read_checkpoint(checkpoint).last_committed
         at = done.end[classroom_log.topic, 0] if done else None
         eventually(lambda: committed(kafka, group) == at)
         lags.append(source_end - (at or 0))
@@ -99,7 +103,7 @@ def test_lag_is_the_source_end_minus_the_last_completed_batch_at_each_batch(
     assert committed(kafka, group) == source_end
 
 
-def test_kafkas_own_lag_tool_shows_the_job(run, broker, classroom_log, group, sink):
+def test_kafkas_own_lag_tool_shows_the_job(run, checkpoint, broker, classroom_log, group, sink):
     fault = Fault(BEFORE_CHECKPOINT, 2)
     with sink.points.armed(fault), contextlib.suppress(StreamingQueryException):
         run(OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers), batches=4)
@@ -116,7 +120,8 @@ def test_kafkas_own_lag_tool_shows_the_job(run, broker, classroom_log, group, si
     )
     [row] = [line.split() for line in tool.stdout.splitlines() if line.startswith(group)]
     _, topic, partition, current, end, shown, *_ = row
-    batch = read_checkpoint(run.checkpoint).last_committed
+    batch = read_checkpoint(checkpoint).last_committed
+    assert batch is not None
     assert batch.batch_id == 1  # batch 2 is published, but not completed
     assert (topic, int(partition)) == (classroom_log.topic, 0)
     assert int(current) == batch.end[classroom_log.topic, 0]
@@ -135,8 +140,10 @@ def test_recovery_never_reads_what_was_reported(run, broker, classroom_log, grou
     eventually(lambda: committed(kafka, group) == source_end)
 
 
-def test_failing_report_is_counted_and_told_and_never_fails_the_query(run, broker, classroom_log, group, sink):
-    told = []
+def test_failing_report_is_counted_and_told_and_never_fails_the_query(
+    run, checkpoint, broker, classroom_log, group, sink
+):
+    told: list[str] = []
     member = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
     with contextlib.closing(member):
         member.subscribe([classroom_log.topic])
@@ -144,7 +151,7 @@ def test_failing_report_is_counted_and_told_and_never_fails_the_query(run, broke
         reporter = OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers, tell=told.append)
         run(reporter)
     assert reporter.reports == 0
-    assert reporter.failures == len(completed(run.checkpoint)) > 1
+    assert reporter.failures == len(completed(checkpoint)) > 1
     assert len(told) == 1
     assert "the query is not affected" in told[0]
     assert "consumers of its own" in told[0]
