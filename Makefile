@@ -25,9 +25,6 @@ $(READY): $(LOCK) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.lock
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes --build-constraint $(LOCK) --requirement $(LOCK)
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --build-constraint $(LOCK) --editable .
-	@# Voilà shows one page, that of the room: in JupyterLab it would give pictures to who has no token.
-	$(BIN)/jupyter server extension disable --sys-prefix voila.server_extension > $(VENV)/jupyter.log 2>&1
-	$(BIN)/jupyter labextension disable --level sys_prefix @voila-dashboards/jupyterlab-preview >> $(VENV)/jupyter.log 2>&1
 	$(BIN)/python -m labs setup
 	@touch $@
 
@@ -62,7 +59,7 @@ lint: $(READY)   ## check style
 types: $(READY)  ## check types
 	$(BIN)/python -m mypy
 
-notebooks: $(READY)  ## execute all notebooks in place, cleanly
+notebooks: $(READY)  ## execute the lessons in place, cleanly
 	$(BIN)/python -m labs notebooks
 
 lock: $(READY)   ## after an edit of requirements.txt: find out what it needs in turn, and write all sums down

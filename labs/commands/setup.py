@@ -1,10 +1,18 @@
-"""Fetch and check everything that is not a Python package: the jars, and a Java if there is none."""
+"""Fetch and check everything that is not a Python package, the jars and a Java if there is none; quiet JupyterLab."""
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 
 from labs.commands.console import plain_console
+
+# Voilà shows one page, that of the room: in JupyterLab it would give pictures to who has no token.
+WITHOUT_VOILA = (
+    ("server", "extension", "disable", "--sys-prefix", "voila.server_extension"),
+    ("labextension", "disable", "--level", "sys_prefix", "@voila-dashboards/jupyterlab-preview"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(",".join(jar.as_uri() for jar in connector_jars()))
         return 0
     console = plain_console(stderr=True)
+    keep_voila_out()
     java = find_java()
     console.print(f"Java {java.version} ({java.origin})")
     with console.status("Fetching and checking the jars of Kafka and of Spark's connector (20 s the first time)"):
@@ -31,3 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
         why_not = make_archives()
     console.print(f"Java starts as always: {why_not}" if why_not else "Java starts quickly")
     return 0
+
+
+def keep_voila_out() -> None:
+    """Switch Voilà off in the JupyterLab of this environment. Raises RuntimeError."""
+    for command in WITHOUT_VOILA:
+        ran = subprocess.run([sys.executable, "-m", "jupyter", *command], capture_output=True, text=True)
+        if ran.returncode:
+            raise RuntimeError(f"jupyter {' '.join(command)} failed: {(ran.stderr or ran.stdout).strip()}")

@@ -1,6 +1,6 @@
 """Kill a query in Real-Time Mode at every point of its sink, and Spark's own sink anywhere, and audit both.
 
-`python -m labs.runs.real_time --kills 30` is a matter of ten minutes: one line of JSON for each point as it is known.
+`python -m labs.runs.real_time --kills 30` takes a quarter of an hour: one line of JSON for each point as it is known.
 """
 
 from __future__ import annotations

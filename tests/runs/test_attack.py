@@ -26,7 +26,7 @@ COMMIT_TWICE = "Repeat the commit of batch 0   after row 0 of batch 1.  # the se
 ATTACKS = {
     "at least once": ("repeat row 0 of batch 0", Anomaly.DUPLICATE),
     "idempotent producer only": ("crash driver 1 after row 0 of batch 0", Anomaly.DUPLICATE),
-    "transactions without a marker": ("crash driver 1 after the commit of batch 0", Anomaly.DUPLICATE),
+    "transactions, no marker": ("crash driver 1 after the commit of batch 0", Anomaly.DUPLICATE),
     "marker read before the epoch": (LATE_COMMIT, Anomaly.DUPLICATE),
     "one epoch for all batches": (COMMIT_TWICE, Anomaly.TORN_BATCH),
     "done batch not drained": ("freeze driver 1 before the note of batch 0", Anomaly.LOST),

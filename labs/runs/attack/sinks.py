@@ -31,7 +31,7 @@ SINKS = (
         "Kafka knows a repeated record by its producer's numbers. Who else could send it?",
     ),
     WrongSink(
-        Stage("transactions without a marker", TRANSACTION),
+        Stage("transactions, no marker", TRANSACTION),
         "Between the commit and the note, who knows that the batch is published?",
     ),
     WrongSink(
