@@ -16,6 +16,7 @@ from exactly_once_kafka.errors import SinkRefused
 from exactly_once_kafka.plan import shown
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.query import NoQuery, RunningQuery, run_of
+from exactly_once_kafka.resting import begins
 
 ADOPTED = "adopted"  # stands for a plan: the batch counts as done because an operator said so
 
@@ -29,6 +30,7 @@ class Batch:
     plan: str
     previous_plan: str | None = None  # None for batch 0
     stopped: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
+    run: str = field(default="", compare=False)  # of the query; "" where that is not known
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,10 @@ class BatchSink(ABC):
     operator is told when a batch is refused.
     """
 
-    causes = "the checkpoint was deleted, or an older copy of it restored; or another query publishes here"
+    causes = (
+        "the checkpoint was deleted, or an older copy of it restored; another query publishes here; or a batch was "
+        "not handed over, as one without rows must be, too"
+    )
     to_do = "restore checkpoint and results to the same moment, or give a new query a new place"
 
     def __init__(self, name: str, points: Points = pass_by):
@@ -118,13 +123,26 @@ class BatchSink(ABC):
     def batch_of(self, rows: DataFrame, batch_id: int) -> Batch:
         """Return which batch it is that Spark hands over. Raises SinkRefused where that cannot be told."""
         try:
-            if self._query is None or (self._query.id, self._query.run) != run_of(rows):
+            run = run_of(rows)
+            if self._query is None or not run[1] or (self._query.id, self._query.run) != run:
                 self._query = RunningQuery(rows)
+                begins(self)
             query = self._query
             previous = query.plan(batch_id - 1) if batch_id else None
-            return Batch(query.id, batch_id, query.plan(batch_id), previous, query.stopped)
+            return Batch(query.id, batch_id, query.plan(batch_id), previous, query.stopped, query.run)
         except NoQuery as error:
             raise SinkRefused(f"sink {self.name!r} refuses batch {batch_id}: {error}") from error
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the query that used the sink last has ended."""
+        try:
+            return self._query is not None and self._query.stopped()
+        except Exception:  # with its Spark, too
+            return True
+
+    def rest(self) -> None:  # noqa: B027  a sink need not hold anything
+        """Let go of what the sink holds for the next batch, now that there is none; what it needs, it gets anew."""
 
     def refusal(self, batch: Batch, found: str) -> SinkRefused:
         """Return the error that says what was found, what was expected, and what to do."""

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from exactly_once_kafka.batch import ADOPTED, Marker
 from exactly_once_kafka.cause import named, true_cause
 from exactly_once_kafka.errors import NO_SUCH_TOPIC
-from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic
+from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic, Refusal
 from exactly_once_kafka.options import connection_settings
 from exactly_once_kafka.patience import SLICE, Patience
 from exactly_once_kafka.producer import aborting_on_failure, commit
@@ -24,7 +24,6 @@ from exactly_once_kafka.send import acknowledged
 
 LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first
 MOST_SLICES = 8  # seconds: for a leader that is slow
-NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 READER = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -47,18 +46,28 @@ class MarkerStore:
         self, name: str, topic: str, bootstrap_servers: str, options: dict[str, Any], old_topic: str | None = None
     ):
         self.name, self._old_topic = name, old_topic
+        self._refusal = refusal = Refusal()
         self._connection = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
-            "error_cb": self._note,
+            "error_cb": refusal.note,
             **connection_settings(options),
         }
-        self._refusal: KafkaError | None = None  # why no connection is made, which a timeout does not say
-        self.topic = MarkerTopic(topic, self._connection, lambda: self._refusal)
+        self.topic = MarkerTopic(topic, self._connection, refusal)
         self._consumer: Consumer | None = None
         self._no_group = False
         self._position: int = OFFSET_BEGINNING
         self._last: Marker | None = None
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Where the marker is: the servers, the topic, and its key in it."""
+        return self._connection["bootstrap.servers"], self.topic.name, self.name
+
+    def rest(self) -> None:
+        """Give up the connections; who reads again opens others."""
+        self._consumer = None
+        self.topic.rest()
 
     def read(self, patience: Patience, undecided: bool = False) -> Marker | None:
         """Return the committed marker, or None if there is none.
@@ -66,7 +75,7 @@ class MarkerStore:
         It waits until all that was in the topic when it began is decided; with `undecided`, it returns what was
         committed last before the first open transaction.
         """
-        self._refusal = None
+        self._refusal.error = None
         try:
             self._read_on(patience, undecided)
         except BaseException:
@@ -92,9 +101,9 @@ class MarkerStore:
                 if code in (KafkaError.GROUP_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
                     return None
                 self._hear(self._reader().poll(0))  # tells error_cb too
-                if self._refusal or code not in NO_ANSWER_YET or not patience.lasts():
+                if self._refusal.error or code not in NO_ANSWER_YET or not patience.lasts():
                     why = named(error.args[0], f"WRITE to topic {self._old_topic!r}")
-                    raise KafkaException(self._refusal or why) from error
+                    raise KafkaException(self._refusal.error or why) from error
                 time.sleep(SLICE)
         return None
 
@@ -125,8 +134,8 @@ class MarkerStore:
             while True:
                 message = consumer.poll(SLICE)
                 if message is None:
-                    if self._refusal:
-                        raise KafkaException(self._refusal)
+                    if self._refusal.error:
+                        raise KafkaException(self._refusal.error)
                     if not patience.lasts():
                         raise TimeoutError(f"the marker in topic {self.topic.name!r} could not be read: {self._why()}")
                     continue
@@ -162,7 +171,7 @@ class MarkerStore:
                 return int(consumer.get_watermark_offsets(partition, timeout=timeout, cached=False)[1])
             except KafkaException as error:
                 self._hear(consumer.poll(0))  # tells error_cb too
-                if self._refusal or self._is_refused(consumer, error.args[0].code()):
+                if self._refusal.error or self._is_refused(consumer, error.args[0].code()):
                     return 0
                 if not patience.lasts():
                     raise TimeoutError(
@@ -201,10 +210,6 @@ class MarkerStore:
 
     def _forget(self) -> None:
         self._position, self._last = OFFSET_BEGINNING, None
-
-    def _note(self, error: KafkaError) -> None:
-        if error.code() in NO_ENTRY:
-            self._refusal = error
 
 
 def value_of(marker: Marker) -> str:

@@ -42,6 +42,7 @@ NO_ANSWER_YET = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
 }
+NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 Answer = TypeVar("Answer")
@@ -59,13 +60,32 @@ def topic_for(name: str, given: str | None) -> str:
     return topic
 
 
+class Refusal:
+    """Why no connection is made, which a timeout does not say: `note` is a client's `error_cb`.
+
+    It stands alone, for a client and its callback hold each other: whatever else the callback led to would, when it is
+    no longer used, stay with the client's threads until Python looks for such circles.
+    """
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        if error.code() in NO_ENTRY:
+            self.error = error
+
+
 class MarkerTopic:
     """Looks after one topic. Raises KafkaException, TimeoutError, and whatever `patience` raises."""
 
-    def __init__(self, name: str, connection: dict[str, Any], refused: Callable[[], KafkaError | None]):
+    def __init__(self, name: str, connection: dict[str, Any], refusal: Refusal):
         self.name = name
-        self._connection, self._refused = connection, refused
+        self._connection, self._refusal = connection, refusal
         self._client: AdminClient | None = None
+
+    def rest(self) -> None:
+        """Give up the connection; who asks again opens another."""
+        self._client = None
 
     def id(self, patience: Patience) -> str | None:
         """Return what tells this topic from another one of its name, or None if there is none. Raises Forgetful."""
@@ -136,13 +156,13 @@ class MarkerTopic:
                         return future.result(SLICE)
                     except NotYet:
                         self._admin().poll(0)  # tells error_cb
-                        if self._refused() or not patience.lasts():
+                        if self._refusal.error or not patience.lasts():
                             raise
             except KafkaException as error:
-                if self._refused() or error.args[0].code() not in NO_ANSWER_YET or not patience.lasts():
-                    raise KafkaException(self._refused() or error.args[0]) from error
+                if self._refusal.error or error.args[0].code() not in NO_ANSWER_YET or not patience.lasts():
+                    raise KafkaException(self._refusal.error or error.args[0]) from error
             except NotYet as error:
-                if refused := self._refused():
+                if refused := self._refusal.error:
                     raise KafkaException(refused) from error
                 raise TimeoutError(
                     f"Kafka gave no answer about topic {self.name!r} for {patience.elapsed:.0f} s"

@@ -7,6 +7,7 @@ execution, which Spark keeps in a table of the session's shared state; tried wit
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.plan import plan_of
 
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WITNESSES = "exactly-once"  # a directory in the checkpoint
 
 
@@ -24,7 +26,10 @@ class NoQuery(RuntimeError):
 
 
 def run_of(rows: DataFrame) -> tuple[str, str]:
-    """Return the query's id, the same for as long as its checkpoint lives, and its run's. Raises NoQuery."""
+    """Return the query's id, the same for as long as its checkpoint lives, and its run's. Raises NoQuery.
+
+    Spark keeps a run's id as its job group. Where somebody has set another one, the run is "": not known.
+    """
     context = rows.sparkSession.sparkContext
     query_id = context.getLocalProperty("sql.streaming.queryId")
     if not query_id:
@@ -33,7 +38,8 @@ def run_of(rows: DataFrame) -> tuple[str, str]:
             "checkpoint, could not be told from the next one. Call the sink in foreachBatch, in the thread in which "
             "Spark calls you; and do not set PYSPARK_PIN_THREAD=false"
         )
-    return query_id, context.getLocalProperty("spark.jobGroup.id") or ""
+    group = context.getLocalProperty("spark.jobGroup.id") or ""
+    return query_id, group if UUID.fullmatch(group) else ""
 
 
 class RunningQuery:

@@ -29,8 +29,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import threading
 import uuid
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from confluent_kafka import KafkaException, Producer
 from py4j.protocol import Py4JJavaError
@@ -40,6 +42,7 @@ from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
 from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, explain
 from exactly_once_kafka.executors.next_batch import NextBatch
+from exactly_once_kafka.handed_over import HandedOver
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
@@ -61,7 +64,8 @@ class ExactlyOnceKafkaSink(BatchSink):
     """A foreachBatch function that publishes each micro-batch exactly once.
 
     `name` identifies the sink for good: it is the transactional id and the marker's key, so no two queries
-    may share it and no restart may change it. `topic` is where rows go; without it each row's `topic` column
+    may share it and no restart may change it. Hand every batch over, also one without rows, and all its rows at once.
+    `topic` is where rows go; without it each row's `topic` column
     says. Rows may have the columns of Spark's own Kafka writer: `value` (string or binary), and optionally `key`,
     `headers`, `partition`, `topic`.
 
@@ -83,9 +87,11 @@ class ExactlyOnceKafkaSink(BatchSink):
     """
 
     causes = (
-        "the checkpoint was deleted, or an older copy of it restored; another query uses the name; or the marker's "
-        "topic was deleted"
+        "the checkpoint was deleted, or an older copy of it restored; another query uses the name; the marker's topic "
+        "was deleted; or a batch was not handed over, as one without rows must be, too"
     )
+
+    _published: ClassVar[dict[tuple[str, ...], HandedOver]] = {}  # last, by any sink of the name in this process
 
     def __init__(
         self,
@@ -113,6 +119,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         self._coordinator = self._coordinator_of_executors() if writers == "executors" else None
         self._next_batch = NextBatch(driver_rows)
         self._pending: PendingProducer | LentEpoch | None = None
+        self._calls, self._entrance = 0, threading.Lock()
         self.to_do = (
             "restore the checkpoint; or give a new query a new name; or, knowing which batch of this checkpoint the "
             f"topic holds last: python -m exactly_once_kafka adopt {name} (its --help says how)"
@@ -120,7 +127,7 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         check_columns(rows, self.topic)
-        with contextlib.closing(KafkaBatches(rows, self.topic)) as batches:
+        with self._at_work(), contextlib.closing(KafkaBatches(rows, self.topic)) as batches:
             if self._pending is not None and self._pending.few_rows:
                 batches.begin()  # Spark computes while it is found out which batch this is
             self._publish(batches, self.batch_of(rows, batch_id))
@@ -146,7 +153,9 @@ class ExactlyOnceKafkaSink(BatchSink):
                 marker = transaction.known or self._store.read(patience.anew())
                 # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
                 done = self.decide(marker, batch)
+            handed_over = HandedOver((batch.query_id, batch.run), batch_id, rows.rows)
             if done or transaction is None:
+                self._refuse_another_part(handed_over, batch)
                 self._drain(rows)
                 self._pending = pending  # nothing was published under this epoch: it will do for the next batch
             else:
@@ -159,10 +168,12 @@ class ExactlyOnceKafkaSink(BatchSink):
                     transaction.mark(patience)
                     self.points("before_commit", batch_id)
                 transaction.commit(patience)
+                self._published[self._store.place] = handed_over
                 self.points("after_commit", batch_id)
                 # For the next batch, while Spark computes it: an epoch may take half a second to get.
                 self._pending = self._new_epoch(retire=transaction)
         except (KafkaException, TimeoutError, Incomplete) as error:
+            self._next_batch = NextBatch(self.driver_rows)  # it may have been too much for who wrote it
             # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
             raise BatchFailed(explain(error, self.name, batch_id, patience.elapsed, self._timeout)) from error
         except QueryStopped as stopped:
@@ -173,6 +184,36 @@ class ExactlyOnceKafkaSink(BatchSink):
         except Forgetful as unsafe:
             raise self.refusal(batch, str(unsafe)) from unsafe
         self.points("before_checkpoint", batch_id)
+
+    def rest(self) -> None:
+        """Let go of clients and connections, unless a batch is being published."""
+        with self._entrance:
+            if self._calls == 0 and self.has_ended:
+                self._pending = None
+                self._published.pop(self._store.place, None)
+                self._store.rest()
+                if self._coordinator is not None:
+                    self._coordinator.rest()
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._entrance:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._entrance:
+                self._calls -= 1
+
+    def _refuse_another_part(self, handed_over: HandedOver, batch: Batch) -> None:
+        """Raise SinkRefused if the batch is done because this process has just published other rows of it."""
+        last = self._published.get(self._store.place)
+        if last is not None and last.is_other_part(handed_over):
+            raise SinkRefused(
+                f"sink {self.name!r} refuses batch {batch.batch_id} of query {batch.query_id}: other rows of it were "
+                "handed over before, and are published. Hand over all rows of a batch at once, as a union; or use "
+                "sinks of different names"
+            )
 
     def _drain(self, rows: KafkaBatches) -> None:
         if rows.begun:  # not twice at once, for the sake of Spark's state

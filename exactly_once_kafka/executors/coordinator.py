@@ -51,6 +51,11 @@ class Coordinator:
         self.cluster = Cluster(connection)
         self.node: str | None = None  # that keeps the transactions, once it is found
 
+    def rest(self) -> None:
+        """Give up the connections; who asks again opens others, by the addresses that were given."""
+        self.cluster.close()
+        self.cluster, self.node = Cluster(self.connection), None
+
     def suffices(self, patience: Patience) -> bool:
         """Tell whether the cluster gives the next epoch with the end of each transaction."""
         with _as_client_errors():

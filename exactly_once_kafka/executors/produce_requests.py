@@ -15,6 +15,7 @@ from kafka.protocol.producer.produce import ProduceRequest
 
 VERSION = 12  # of Produce: from here on, a leader enrols its partition in the transaction by itself (KIP-890)
 BROKER_TIMEOUT = 30_000  # milliseconds for a leader to hear of its followers
+MOST_BYTES = 16_000_000  # of a request, unless it has one partition: a broker refuses more than 100 MB by default
 TOPIC = ProduceRequest.TopicProduceData
 PARTITION = TOPIC.PartitionProduceData
 
@@ -37,7 +38,8 @@ class ProduceRequests:
     def add(self, node: int, transactional_id: str, topic: str, partition: int, content: bytes) -> Future:
         """Return the future of the partition's part of the answer. What is added first is sent first."""
         requests = self._requests.setdefault((node, transactional_id), [])
-        request = next((each for each in requests if (topic, partition) not in each), None)
+        behind = max((n for n, each in enumerate(requests, 1) if (topic, partition) in each), default=0)
+        request = next((each for each in requests[behind:] if _size(each) + len(content) <= MOST_BYTES), None)
         if request is None:
             requests.append(request := {})
         request[topic, partition] = _Waiting(content, Future())
@@ -55,6 +57,10 @@ class ProduceRequests:
                 sent = self._to_node(_produce(transactional_id, request), node)
                 sent.add_callback(functools.partial(_answer, request))
                 sent.add_errback(functools.partial(_fail, request))
+
+
+def _size(request: Request) -> int:
+    return sum(len(each.content) for each in request.values())
 
 
 def _produce(transactional_id: str, request: Request) -> ProduceRequest:

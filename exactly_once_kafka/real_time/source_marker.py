@@ -54,8 +54,8 @@ class SourceMarker(MarkerStore):
                 return parsed(found.metadata) if found.offset >= 0 and found.metadata else None
             except KafkaException as error:
                 self._hear(self._reader().poll(0))  # tells error_cb too
-                if self._refusal or error.args[0].code() not in NO_ANSWER_YET or not patience.lasts():
-                    raise KafkaException(self._refusal or self._allowed(error.args[0])) from error
+                if self._refusal.error or error.args[0].code() not in NO_ANSWER_YET or not patience.lasts():
+                    raise KafkaException(self._refusal.error or self._allowed(error.args[0])) from error
                 time.sleep(SLICE)
 
     def _sent_later(self, patience: Patience) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from kafka.future import Future
 from kafka.protocol.producer.produce import ProduceResponse
 
+from exactly_once_kafka.executors import produce_requests
 from exactly_once_kafka.executors.produce_requests import ProduceRequests
 
 TOPIC = ProduceResponse.TopicProduceResponse
@@ -87,3 +88,17 @@ def test_what_was_forgotten_is_not_sent(wire):
     requests.forget()
     requests.send()
     assert not wire.sent
+
+
+def test_no_request_is_larger_than_a_broker_takes_and_the_order_within_a_partition_holds(wire, monkeypatch):
+    monkeypatch.setattr(produce_requests, "MOST_BYTES", 10)
+    requests = ProduceRequests(wire.send)
+    given = [(0, b"a" * 6), (1, b"b" * 6), (1, b"c" * 2), (2, b"d" * 4), (0, b"e" * 20), (0, b"f")]
+    for partition, content in given:
+        requests.add(1, "sink", "orders", partition, content)
+    requests.send()
+    sizes = [[len(content) for _, _, content in sent] for _, sent, _ in wire.sent]
+    assert all(sum(each) <= 10 or len(each) == 1 for each in sizes), sizes
+    for partition in range(3):
+        sent = [content for _, parts, _ in wire.sent for _, index, content in parts if index == partition]
+        assert sent == [content for index, content in given if index == partition]

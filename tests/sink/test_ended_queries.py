@@ -1,0 +1,153 @@
+"""What sinks leave behind when their queries have ended, and what a foreachBatch function may do around a sink."""
+
+from __future__ import annotations
+
+import gc
+import uuid
+import weakref
+
+import psutil
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from exactly_once_kafka.executors.shared_transaction import SharedTransaction
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.patience import Patience
+from labs.equipment.eventually import eventually
+from tests.sink.conftest import Copying
+
+EVERY = list(range(30))
+EVEN = "int(string(value)) % 2 = 0"
+
+
+def threads() -> int:
+    return psutil.Process().num_threads()
+
+
+@pytest.fixture
+def new_copy(spark, broker, numbers, tmp_path):
+    """Copy the numbers from a checkpoint of its own."""
+    return lambda: Copying(spark, broker.bootstrap_servers, numbers, tmp_path / uuid.uuid4().hex)
+
+
+@pytest.mark.parametrize("writers", ["driver", "executors"])
+def test_sinks_whose_queries_have_ended_leave_no_threads(new_copy, sink_for, writers):
+    kept = []
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            kept.append(sink_for(writers=writers))  # as Spark keeps it
+            copy = new_copy()
+            copy(kept[-1])
+            assert copy.published(kept[-1]) == EVERY
+
+    run(2)
+    before = threads()
+    run(4)
+    eventually(lambda: threads() <= before + 4, timeout=60)
+
+
+def test_sink_that_has_rested_goes_on_where_it_was(copy, new_copy, sink_for, calls_of):
+    rested = calls_of(MarkerStore, "rest")
+    first, second = sink_for(), sink_for()
+    with pytest.raises(StreamingQueryException, match="amid the query"):
+        copy(lambda rows, n: first(rows, n) if n < 2 else failing())
+    new_copy()(second)
+    eventually(lambda: (first._store,) in rested, timeout=60)
+    copy(first)
+    assert copy.published(first) == EVERY
+
+
+def failing():
+    raise RuntimeError("amid the query")
+
+
+def too_slow(*_):
+    raise TimeoutError("too slow")
+
+
+def test_marker_store_that_is_dropped_is_gone_at_once(broker, topic):
+    gc.collect()
+    gc.disable()
+    try:
+        store = MarkerStore("nobody", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
+        assert store.read(Patience(60)) is None
+        assert store.topic.id(Patience(60))
+        left, before = weakref.ref(store), threads()
+        del store
+        assert left() is None
+        eventually(lambda: threads() < before, timeout=60)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("writers", ["driver", "executors"])
+def test_other_part_of_a_batch_is_refused_and_not_left_out(copy, sink_for, writers):
+    sink = sink_for(writers=writers)
+
+    def by_parts(rows, batch_id):
+        sink(rows.where(EVEN), batch_id)
+        sink(rows.where(f"NOT {EVEN}"), batch_id)
+
+    with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+        copy(by_parts)
+    assert copy.published(sink) == [n for n in EVERY[:10] if n % 2 == 0]
+
+
+def test_other_part_of_a_batch_is_refused_though_another_sink_has_the_name(copy, sink_for):
+    sink = sink_for()
+    twin = sink_for(to=sink.topic)
+
+    def by_two(rows, batch_id):
+        sink(rows.where(EVEN), batch_id)
+        twin(rows.where(f"NOT {EVEN}"), batch_id)
+
+    with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+        copy(by_two)
+
+
+def test_the_same_rows_may_be_handed_over_again(copy, sink_for):
+    sink = sink_for()
+
+    def tried_twice(rows, batch_id):
+        for _ in range(2):
+            sink(rows.where("value IS NOT NULL"), batch_id)  # each time another DataFrame, of the same rows
+
+    copy(tried_twice)
+    assert copy.published(sink) == EVERY
+
+
+def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, sink_for):
+    """Spark keeps the run's id there; the sink takes it for a run's id no longer, and asks who runs each time."""
+    sink, seen = sink_for(), list[bool]()
+
+    def grouped(rows, batch_id):
+        rows.sparkSession.sparkContext.setJobGroup("etl", "as the UI shows it")
+        seen.append(sink.batch_of(rows, batch_id).stopped())
+        sink(rows, batch_id)
+        if len(seen) == 1:
+            failing()
+
+    with pytest.raises(StreamingQueryException, match="amid the query"):
+        copy(grouped)
+    copy(grouped)
+    assert copy.published(sink) == EVERY
+    assert len(seen) > 3
+    assert not any(seen)
+
+
+def test_batch_that_failed_may_be_written_by_others_the_next_time(copy, sink_for, monkeypatch):
+    sink = sink_for(writers="executors")
+
+    def fails(rows, batch_id):
+        if batch_id == 1:
+            assert not sink._next_batch.to_try  # it has seen a small batch
+            monkeypatch.setattr(SharedTransaction, "write", too_slow)
+        sink(rows, batch_id)
+
+    with pytest.raises(StreamingQueryException, match="too slow"):
+        copy(fails)
+    assert sink._next_batch.to_try
+    monkeypatch.undo()
+    copy(sink)
+    assert copy.published(sink) == EVERY
