@@ -75,7 +75,7 @@ class MarkerStore:
         It waits until all that was in the topic when it began is decided; with `undecided`, it returns what was
         committed last before the first open transaction.
         """
-        self._refusal.error = None
+        self._refusal.ask_again()
         try:
             self._read_on(patience, undecided)
         except BaseException:
@@ -139,6 +139,7 @@ class MarkerStore:
                     if not patience.lasts():
                         raise TimeoutError(f"the marker in topic {self.topic.name!r} could not be read: {self._why()}")
                     continue
+                self._refusal.let_in()
                 offset = cast(int, message.offset())
                 if error := self._hear(message):
                     # The end of what is decided. The end of the topic came with the same answer, or a later one.

@@ -68,11 +68,27 @@ class Refusal:
     """
 
     def __init__(self) -> None:
-        self.error: KafkaError | None = None
+        self._heard: KafkaError | None = None
+        self._all_down = False
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why Kafka lets nobody in, or None. One address that leads nowhere is no reason while another may do."""
+        return self._heard if self._all_down else None
 
     def note(self, error: KafkaError) -> None:
         if error.code() in NO_ENTRY:
-            self.error = error
+            self._heard = error
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._all_down = True
+
+    def ask_again(self) -> None:
+        """Forget why nobody was let in before; librdkafka tries again, and tells again."""
+        self._heard = None
+
+    def let_in(self) -> None:
+        """Note that a broker has answered."""
+        self._heard, self._all_down = None, False
 
 
 class MarkerTopic:
@@ -153,7 +169,9 @@ class MarkerTopic:
                 future = ask()
                 while True:
                     try:
-                        return future.result(SLICE)
+                        answer = future.result(SLICE)
+                        self._refusal.let_in()
+                        return answer
                     except NotYet:
                         self._admin().poll(0)  # tells error_cb
                         if self._refusal.error or not patience.lasts():

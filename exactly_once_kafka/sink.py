@@ -173,7 +173,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 # For the next batch, while Spark computes it: an epoch may take half a second to get.
                 self._pending = self._new_epoch(retire=transaction)
         except (KafkaException, TimeoutError, Incomplete) as error:
-            self._next_batch = NextBatch(self.driver_rows)  # it may have been too much for who wrote it
+            self._forget_what_was_learnt()
             # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
             raise BatchFailed(explain(error, self.name, batch_id, patience.elapsed, self._timeout)) from error
         except QueryStopped as stopped:
@@ -214,6 +214,12 @@ class ExactlyOnceKafkaSink(BatchSink):
                 "handed over before, and are published. Hand over all rows of a batch at once, as a union; or use "
                 "sinks of different names"
             )
+
+    def _forget_what_was_learnt(self) -> None:
+        """Begin as with a first batch: this one may have been too much for who wrote it, or the brokers have moved."""
+        self._next_batch = NextBatch(self.driver_rows)
+        if self._coordinator is not None:
+            self._coordinator.rest()
 
     def _drain(self, rows: KafkaBatches) -> None:
         if rows.begun:  # not twice at once, for the sake of Spark's state

@@ -92,6 +92,11 @@ class Cluster:
         self.connect(patience)
         return self._answer(self.send(request, self._manager.least_loaded_node() if node is None else node), patience)
 
+    def is_told_to_wait(self, node: int | None) -> bool:
+        """Tell whether the node has told this client to send nothing for a while, since its quota is used up."""
+        connection = self._manager._conns.get(node)
+        return connection is not None and "throttle" in connection.paused
+
     def send(self, request: Any, node: int | str) -> Future:
         """Send a request; the future has failed already if the node cannot be reached just now."""
         return self._manager.send(request, node)

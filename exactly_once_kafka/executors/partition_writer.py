@@ -126,7 +126,8 @@ def send(
     """Send what the writers have, until at most so many bytes of it wait for an acknowledgement.
 
     `look` is called while it waits, and may raise. Raises KafkaError, and TimeoutError where a partition acknowledges
-    nothing for so many seconds of waiting: how long the rows took to compute before is no fault of Kafka's.
+    nothing for so many seconds of waiting: how long the rows took to compute before is no fault of Kafka's, and while
+    a quota tells this client to wait, Kafka is not silent.
     """
     began = time.monotonic()
     while True:
@@ -137,7 +138,9 @@ def send(
         if not busy or sum(writer.waiting for writer in busy) < most:
             return
         slowest = min(busy, key=lambda writer: writer.heard)
-        if time.monotonic() - max(slowest.heard, began) > seconds:
+        if cluster.is_told_to_wait(cluster.leader(slowest.topic, slowest.partition)):
+            slowest.heard = time.monotonic()
+        elif time.monotonic() - max(slowest.heard, began) > seconds:
             why = f"; last: {slowest.trouble}" if slowest.trouble else ""
             raise TimeoutError(f"{slowest.topic}-{slowest.partition} acknowledged nothing for {seconds:g} s{why}")
         look()

@@ -136,18 +136,20 @@ def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, s
     assert not any(seen)
 
 
-def test_batch_that_failed_may_be_written_by_others_the_next_time(copy, sink_for, monkeypatch):
-    sink = sink_for(writers="executors")
+def test_batch_that_failed_is_begun_as_if_nothing_were_known(copy, sink_for, monkeypatch):
+    sink, clusters = sink_for(writers="executors"), []
 
     def fails(rows, batch_id):
         if batch_id == 1:
             assert not sink._next_batch.to_try  # it has seen a small batch
+            clusters.append(sink._coordinator.cluster)
             monkeypatch.setattr(SharedTransaction, "write", too_slow)
         sink(rows, batch_id)
 
     with pytest.raises(StreamingQueryException, match="too slow"):
         copy(fails)
     assert sink._next_batch.to_try
+    assert sink._coordinator.cluster is not clusters.pop()  # it asks the addresses that it was given, too
     monkeypatch.undo()
     copy(sink)
     assert copy.published(sink) == EVERY

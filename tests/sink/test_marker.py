@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from exactly_once_kafka import marker as marker_module
@@ -97,3 +99,13 @@ def test_marker_is_written_behind_rows_that_go_to_its_own_partition(
     publish_rows(sink, spark.range(count).selectExpr(*columns))
     *keys, last = [(m.key() or b"").decode() for m in read_committed(broker.bootstrap_servers, shared)]
     assert (sorted(keys), last) == ([*map(str, range(count))], sink.name)
+
+
+def test_address_that_leads_nowhere_is_no_reason_to_give_up_while_there_is_another():
+    nowhere = "no-such-host.invalid:9092"
+    with socket.create_server(("127.0.0.1", 0)) as slow:  # takes the connection, and says nothing
+        other = f"127.0.0.1:{slow.getsockname()[1]}"
+        with pytest.raises(TimeoutError, match="gave no answer about topic 'any-marker' for"):
+            MarkerStore("any", "any-marker", f"{nowhere},{other}", {}).topic.id(Patience(2))
+    with pytest.raises(KafkaException, match="Failed to resolve 'no-such-host"):
+        MarkerStore("any", "any-marker", nowhere, {}).topic.id(Patience(60))

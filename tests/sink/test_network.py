@@ -284,15 +284,15 @@ def test_mutant_that_reads_the_marker_before_its_epoch_publishes_it_again(run, k
 
 @pytest.fixture
 def throttled(kafka):
-    """Let every client write half a megabyte a second; Kafka then tells it for how long to be silent."""
+    """Let every client write a quarter of a megabyte a second; Kafka then tells it for how long to be silent."""
     quota = "--alter", "--entity-type", "clients", "--entity-default"
     command = "kafka.admin.ConfigCommand", "--bootstrap-server", kafka[0].bootstrap_servers, *quota
 
     def configure(*change):
-        ran = run_kafka_tool(*command, *change, timeout=60)
+        ran = run_kafka_tool(*command, *change, timeout=240)
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
-    configure("--add-config", "producer_byte_rate=500000")
+    configure("--add-config", "producer_byte_rate=250000")
     yield
     configure("--delete-config", "producer_byte_rate")
 
@@ -302,18 +302,20 @@ def throttle_time(sighting) -> int:
     return int.from_bytes(sighting.frame[-5:-1])  # then no tagged fields
 
 
-def test_throttled_executors_send_no_rows_twice(spark, kafka, throttled, publish_rows, monkeypatch):
-    monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 240)
+def test_throttled_executors_take_it_for_no_silence_and_send_no_rows_twice(
+    spark, kafka, throttled, publish_rows, monkeypatch
+):
+    monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 2)
     broker, proxy, _ = kafka
-    servers, topic, rows = broker.bootstrap_servers, "throttled", 16
+    servers, topic, rows = broker.bootstrap_servers, "throttled", 8
     create_topic(servers, topic, 1)
     sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors", driver_rows=0)
     seen = list[Sighting]()
     proxy.watch(seen.append)
-    publish_rows(sink, spark.range(0, rows, 1, 1).selectExpr("repeat('x', 500000) AS value"))
+    publish_rows(sink, spark.range(0, rows, 1, 1).selectExpr("repeat('x', 900000) AS value"))
     proxy.unwatch(seen.append)
     of_sink = [each for each in seen if each.passage.transactional_id == topic]
     produced = [each for each in of_sink if each.passage.kind is Request.PRODUCE]
     sent, answers = ([each for each in produced if each.passage.direction == way] for way in ("request", "response"))
-    assert any(throttle_time(answer) > 0 for answer in answers)
+    assert any(throttle_time(answer) > 2000 for answer in answers)
     assert len(sent) == rows + 1  # each in a batch of its own; the marker

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pyspark import cloudpickle
 
+from exactly_once_kafka.executors import kept_clusters
 from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
 from exactly_once_kafka.executors.token_provider import TokenProvider
 from exactly_once_kafka.tokens import KeptToken, with_kept_tokens
@@ -143,3 +144,15 @@ def test_other_ways_to_a_token_are_left_to_the_client_library(other):
     settings = OIDC | {"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1"}
     settings |= {f"sasl.oauthbearer.{key}": value for key, value in other.items()}
     assert with_kept_tokens(settings) == settings
+
+
+def test_connections_that_no_task_has_asked_for_in_a_while_are_ended(monkeypatch):
+    settings = [{"bootstrap_servers": f"127.0.0.1:{port}"} for port in (1, 2, 3)]
+    old, young = (kept_cluster(each) for each in settings[:2])
+    monkeypatch.setitem(kept_clusters._used, kept_clusters._key(settings[0]), time.monotonic() - kept_clusters.UNUSED)
+    kept_cluster(settings[2])
+    assert kept_cluster(settings[1]) is young
+    assert kept_cluster(settings[0]) is not old
+    for each in settings:
+        end_connections(each)
+    assert not [key for key in kept_clusters._used if "127.0.0.1:1" in key]
