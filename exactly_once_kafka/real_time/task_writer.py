@@ -63,6 +63,7 @@ class TaskWriter:
         with self._lock:
             if self._timer:
                 self._timer.cancel()
+                self._timer = None  # it leads back here: the clients would stay until Python looks for such circles
             if self._writer is not None:
                 with self._task.explaining(self._patience):
                     if publish and self._failure is None:

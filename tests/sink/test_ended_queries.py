@@ -13,8 +13,12 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.executors.shared_transaction import SharedTransaction
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.real_time.clients import Clients
+from exactly_once_kafka.real_time.partition_writer import PartitionWriter
+from exactly_once_kafka.real_time.task import Task
+from exactly_once_kafka.real_time.task_writer import TaskWriter
 from labs.equipment.eventually import eventually
-from tests.sink.conftest import Copying
+from tests.sink.conftest import Copying, numbers_in
 
 EVERY = list(range(30))
 EVEN = "int(string(value)) % 2 = 0"
@@ -79,6 +83,29 @@ def test_marker_store_that_is_dropped_is_gone_at_once(broker, topic):
         eventually(lambda: threads() < before, timeout=60)
     finally:
         gc.enable()
+
+
+def test_task_of_the_real_time_sink_leaves_nothing_behind(broker, topic):
+    results, name = topic(), f"real-time-{uuid.uuid4().hex}"
+    clients = Clients(name, f"{name}-marker", broker.bootstrap_servers, {})
+
+    def run(epoch: int) -> weakref.ref:
+        writer = TaskWriter(Task(name, 0, epoch, "a query"), clients, PartitionWriter, lambda _: None, 60)
+        writer.begin()
+        writer.write("source", 0, epoch, (results, b"%d" % epoch, None, -1, None))
+        writer.end(publish=True)
+        return weakref.ref(writer)
+
+    run(0)
+    gc.collect()
+    gc.disable()
+    try:
+        before = threads()
+        assert [run(epoch)() for epoch in range(1, 4)] == [None] * 3
+        eventually(lambda: threads() <= before, timeout=60)
+    finally:
+        gc.enable()
+    assert numbers_in(broker.bootstrap_servers, results) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("writers", ["driver", "executors"])
