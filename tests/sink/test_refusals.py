@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.command import main
 from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.sink import WRITERS
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
@@ -216,8 +216,16 @@ def test_second_query_of_the_same_name_is_refused_and_the_first_goes_on(copy, si
     assert copy.published(sink) == ALL
 
 
+class OfAnotherDriver(ExactlyOnceKafkaSink):
+    """A sink that is here for the test's sake: it does not let go of its epoch as those of one process do."""
+
+    @property
+    def has_ended(self) -> bool:
+        return False
+
+
 def test_zombie_that_finds_its_batch_done_does_not_fence_the_living(copy, sink_for, spark):
-    zombie = sink_for()
+    zombie = sink_for(OfAnotherDriver)
     crash(copy, zombie, "before_checkpoint", 0)
     zombie._pending.take(Patience(30))
     living = sink_for(to=zombie.topic)
