@@ -14,19 +14,24 @@ from typing import NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
+from exactly_once_kafka.batch import Batch
+
 
 class HandedOver(NamedTuple):
-    """What was published, and by which run of which query."""
+    """What was published of a batch, or is to be."""
 
-    run: tuple[str, str]
-    batch_id: int
+    batch: Batch
     rows: DataFrame
 
     def is_other_part(self, later: HandedOver) -> bool:
         """Tell whether `later` is the same batch with rows that are computed otherwise."""
-        if (self.run, self.batch_id) != (later.run, later.batch_id) or self.rows is later.rows or not self.run[1]:
+        if not self.batch.run or _identity(self.batch) != _identity(later.batch) or self.rows is later.rows:
             return False
         try:
             return not self.rows.sameSemantics(later.rows)
         except Py4JError:
             return True
+
+
+def _identity(batch: Batch) -> tuple[str, str, int]:
+    return batch.query_id, batch.run, batch.batch_id

@@ -46,14 +46,14 @@ class MarkerStore:
         self, name: str, topic: str, bootstrap_servers: str, options: dict[str, Any], old_topic: str | None = None
     ):
         self.name, self._old_topic = name, old_topic
-        self._refusal = refusal = Refusal()
+        self._refusal = Refusal()
         self._connection = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
-            "error_cb": refusal.note,
+            "error_cb": self._refusal.note,
             **connection_settings(options),
         }
-        self.topic = MarkerTopic(topic, self._connection, refusal)
+        self.topic = MarkerTopic(topic, self._connection, self._refusal)
         self._consumer: Consumer | None = None
         self._no_group = False
         self._position: int = OFFSET_BEGINNING

@@ -65,9 +65,8 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     `name` identifies the sink for good: it is the transactional id and the marker's key, so no two queries
     may share it and no restart may change it. Hand every batch over, also one without rows, and all its rows at once.
-    `topic` is where rows go; without it each row's `topic` column
-    says. Rows may have the columns of Spark's own Kafka writer: `value` (string or binary), and optionally `key`,
-    `headers`, `partition`, `topic`.
+    `topic` is where rows go; without it each row's `topic` column says. Rows may have the columns of Spark's own Kafka
+    writer: `value` (string or binary), and optionally `key`, `headers`, `partition`, `topic`.
 
     `marker_topic` holds the marker, by default in a topic of the sink's own, NAME-marker. The sink creates it, and
     refuses one that is not compacted. Sinks may share one, and then wait for each other's open transactions.
@@ -153,9 +152,9 @@ class ExactlyOnceKafkaSink(BatchSink):
                 marker = transaction.known or self._store.read(patience.anew())
                 # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
                 done = self.decide(marker, batch)
-            handed_over = HandedOver((batch.query_id, batch.run), batch_id, rows.rows)
+            handed_over = HandedOver(batch, rows.rows)
             if done or transaction is None:
-                self._refuse_another_part(handed_over, batch)
+                self._refuse_another_part(handed_over)
                 self._drain(rows)
                 self._pending = pending  # nothing was published under this epoch: it will do for the next batch
             else:
@@ -205,9 +204,9 @@ class ExactlyOnceKafkaSink(BatchSink):
             with self._entrance:
                 self._calls -= 1
 
-    def _refuse_another_part(self, handed_over: HandedOver, batch: Batch) -> None:
+    def _refuse_another_part(self, handed_over: HandedOver) -> None:
         """Raise SinkRefused if the batch is done because this process has just published other rows of it."""
-        last = self._published.get(self._store.place)
+        batch, last = handed_over.batch, self._published.get(self._store.place)
         if last is not None and last.is_other_part(handed_over):
             raise SinkRefused(
                 f"sink {self.name!r} refuses batch {batch.batch_id} of query {batch.query_id}: other rows of it were "

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from exactly_once_kafka.executors.cluster import Cluster
 
 UNUSED = 600  # seconds: then a query has ended, or logs in otherwise by now
 
-_clusters: dict[str, Cluster] = {}
-_used: dict[str, float] = {}  # when a task asked for it last
-_providers: dict[str, Any] = {}  # of the tokens that they log in with, if they do
+
+@dataclass
+class _Kept:
+    cluster: Cluster
+    provider: Any  # of the tokens that it logs in with, if it does
+    used: float  # when a task asked for it last
+
+
+_kept: dict[str, _Kept] = {}
 
 
 def kept_cluster(connection: dict[str, Any]) -> Cluster:
     """Return the cluster to which these settings of kafka-python's lead; it logs in with the newest token."""
-    key, provider = _key(connection), connection.get("sasl_oauth_token_provider")
-    _used[key] = time.monotonic()
-    if key not in _clusters:
-        for old in [each for each, last in _used.items() if last < _used[key] - UNUSED]:
+    key, provider, now = _key(connection), connection.get("sasl_oauth_token_provider"), time.monotonic()
+    if key not in _kept:
+        for old in [each for each, other in _kept.items() if other.used < now - UNUSED]:
             _end(old)
-        _clusters[key], _providers[key] = Cluster(connection), provider
+        _kept[key] = _Kept(Cluster(connection), provider, now)
     elif provider is not None:
-        _providers[key].renew(provider)
-    return _clusters[key]
+        _kept[key].provider.renew(provider)
+    _kept[key].used = now
+    return _kept[key].cluster
 
 
 def end_connections(connection: dict[str, Any]) -> None:
@@ -34,10 +41,8 @@ def end_connections(connection: dict[str, Any]) -> None:
 
 
 def _end(key: str) -> None:
-    _used.pop(key, None)
-    _providers.pop(key, None)
-    if cluster := _clusters.pop(key, None):
-        cluster.close()
+    if kept := _kept.pop(key, None):
+        kept.cluster.close()
 
 
 def _key(connection: dict[str, Any]) -> str:

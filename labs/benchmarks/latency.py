@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
@@ -30,7 +30,7 @@ from labs.evidence.readers.watcher import Watcher
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
-from labs.pipeline.query.ip_count import count_ips, read_source, start_query
+from labs.pipeline.query.ip_count import Sink, count_ips, read_source, start_query
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS, window_start
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
@@ -40,7 +40,7 @@ RATE = 5_000  # records per second
 SPEED = 4.8
 CLIENTS = 200
 WARM_UP = 15  # windows that do not count
-SINKS: dict[str, Callable[..., Callable[[DataFrame, int], None]]] = {
+SINKS: dict[str, Callable[..., Sink]] = {
     "exactly once": lambda topic, servers, **options: ExactlyOnceKafkaSink(
         topic, topic, bootstrap_servers=servers, **options
     ),

@@ -8,9 +8,9 @@ from __future__ import annotations
 import statistics
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
@@ -18,7 +18,7 @@ from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import replay
-from labs.pipeline.query.ip_count import read_source, start_query
+from labs.pipeline.query.ip_count import Sink, read_source, start_query
 from labs.runs.cost import sparks_own_sink
 
 SPARKS = "Spark's own sink"
@@ -56,7 +56,7 @@ def _median(name: str, batches: list[dict[str, int]]) -> float:
     return statistics.median(durations[name] for durations in batches)
 
 
-def _sink(kind: str, servers: str, topic: str) -> Callable[[DataFrame, int], None]:
+def _sink(kind: str, servers: str, topic: str) -> Sink:
     """Return our sink, or a foreachBatch function that is Spark's own and nothing else."""
     if kind == SPARKS:
         return sparks_own_sink(topic, servers)

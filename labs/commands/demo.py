@@ -77,12 +77,7 @@ def kafka_behind_a_proxy(meanwhile: Callable[[], object]) -> Iterator[tuple[AnyB
 
 
 def count_a_log(
-    log: Path,
-    spark: SparkSession,
-    broker: AnyBroker,
-    progress: Bars | Lines,
-    console: Console,
-    output: Path,
+    log: Path, spark: SparkSession, broker: AnyBroker, progress: Bars | Lines, console: Console, output: Path
 ) -> CountedLog:
     """Count one access log without a crash, print the audit and save its plot. Raises NotALog."""
     from labs.commands.own_files import MADE_HERE
@@ -101,11 +96,7 @@ def count_a_log(
 
 
 def climb(
-    arguments: argparse.Namespace,
-    spark: SparkSession,
-    broker: AnyBroker,
-    proxy: Proxy | None,
-    progress: Bars | Lines,
+    arguments: argparse.Namespace, spark: SparkSession, broker: AnyBroker, proxy: Proxy | None, progress: Bars | Lines
 ) -> list[Outcome]:
     """Run every stage through the same storm of faults; with --full through each fault alone as well."""
     from exactly_once_kafka.points import FAULT_POINTS

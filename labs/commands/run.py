@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from exactly_once_kafka.points import Points
-
-    Sink = Callable[[DataFrame, int], None]
+    from labs.pipeline.query.ip_count import Sink
 
 EXAMPLES = """examples:
   python -m labs run --bootstrap-servers 127.0.0.1:9092 --checkpoint ./checkpoint

@@ -31,7 +31,7 @@ from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import replay
-from labs.pipeline.query.ip_count import read_source, start_query
+from labs.pipeline.query.ip_count import Sink, read_source, start_query
 
 OURS, WITHOUT, SPARKS = "ours", "ours, no transaction", "Spark's own"
 SIZES = {10: 10, 100: 10, 1_000: 10, 10_000: 8, 100_000: 4}  # rows per batch -> batches per query
@@ -39,7 +39,6 @@ BEGIN, ROWS, COMMIT = "epoch and marker", "compute and send rows", "commit"
 CALLED, RETURNED = "called", "returned"
 PARTS = ((BEGIN, CALLED, BEFORE_WRITE), (ROWS, BEFORE_WRITE, BEFORE_COMMIT), (COMMIT, BEFORE_COMMIT, AFTER_COMMIT))
 
-Sink = Callable[[DataFrame, int], None]
 Clock = Callable[[str, int], None]
 
 

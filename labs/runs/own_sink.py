@@ -21,6 +21,7 @@ from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, BEFORE_WRITE, MID_TRANSACTION
 from exactly_once_kafka.points import Points as AnyPoints
 from exactly_once_kafka.producer import resumed
+from labs.pipeline.query.ip_count import Sink
 
 Publish = Callable[[DataFrame, int, "SinkKafka"], object]
 
@@ -46,7 +47,7 @@ class OwnStage:
     restarts_from: str = "earliest"
     markers: list[tuple[int, int]] = field(default_factory=list)
 
-    def make_sink(self, topic: str, bootstrap_servers: str, points: AnyPoints) -> Callable[[DataFrame, int], None]:
+    def make_sink(self, topic: str, bootstrap_servers: str, points: AnyPoints) -> Sink:
         """Return the foreachBatch function. The servers are those that the lesson's functions know."""
 
         def sink(rows: DataFrame, batch_id: int) -> None:

@@ -47,10 +47,7 @@ class ReaderView:
 
     def granted(self, epoch: Transaction) -> None:
         """Abort what older epochs of the producer have open, as Kafka does before it grants another."""
-        self._end(
-            ABORTED,
-            lambda each: each.producer_id == epoch.producer_id and each.epoch < epoch.epoch,
-        )
+        self._end(ABORTED, lambda each: each.producer_id == epoch.producer_id and each.epoch < epoch.epoch)
 
     def timed_out(self) -> None:
         """Abort all that is open."""

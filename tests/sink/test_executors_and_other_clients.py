@@ -120,7 +120,9 @@ def test_largest_row_that_a_topic_takes_is_published_and_one_byte_more_is_refuse
     fits, too_large = (sink_to(topic(), driver_rows=driver_rows, batch_headers=False) for _ in range(2))
     rows = spark.range(3, numPartitions=2)
     publish_rows(fits, rows.selectExpr(f"repeat('x', {LARGEST - overhead} * int(id = 1)) AS value"))
-    lengths = [len(v) for m in read_committed(broker.bootstrap_servers, fits.topic) if (v := m.value()) is not None]
+    values = [m.value() for m in read_committed(broker.bootstrap_servers, fits.topic)]
+    assert None not in values
+    lengths = [len(value or b"") for value in values]
     assert sorted(lengths) == [0, 0, LARGEST - overhead]
     with pytest.raises(StreamingQueryException, match="is larger than the topic's max"):
         publish_rows(too_large, rows.selectExpr(f"repeat('x', ({LARGEST - overhead} + 1) * int(id = 1)) AS value"))

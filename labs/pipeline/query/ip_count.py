@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, RESULT_FIELDS, SOURCE_PATTERN, SOURCE_TOPIC, WINDOW_MS
 
+Sink = Callable[[DataFrame, int], None]  # what foreachBatch takes
 WINDOW = f"{WINDOW_MS} milliseconds"
 ALLOWED_LATENESS = f"{LATENESS_MS} milliseconds"
 
@@ -91,9 +92,7 @@ def rejected(records: DataFrame) -> DataFrame:
     return accesses.select(F.concat_ws(":", "partition", "offset").alias("key"), "value")
 
 
-def start_query(
-    results: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str | Path, **trigger: Any
-) -> StreamingQuery:
+def start_query(results: DataFrame, sink: Sink, checkpoint: str | Path, **trigger: Any) -> StreamingQuery:
     """Start writing `results` through the foreachBatch function `sink`, by default until the source's present end.
 
     `trigger` is as for Spark's `trigger`, such as `processingTime="5 seconds"`.

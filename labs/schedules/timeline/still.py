@@ -24,8 +24,11 @@ def in_words(data: dict[str, Any], fault: str, key: str, place: int, shown: Sequ
     """Return the case in words; of the switches those `shown`, and what else is on."""
     (at, at_words, _), (end, end_words, _), because, steps = data["outcomes"][data["cases"][fault][key][place]]
     texts, on = data["texts"], data["settings"][key]["on"]
-    switches = [(each["key"], each["label"], bit == "1") for each, bit in zip(data["switches"], on, strict=True)]
-    names = [f"{label} {'on' if is_on else 'off'}" for key, label, is_on in switches if is_on or key in shown]
+    names = [
+        f"{each['label']} {'on' if bit == '1' else 'off'}"
+        for each, bit in zip(data["switches"], on, strict=True)
+        if bit == "1" or each["key"] in shown
+    ]
     what = next(each["label"] for each in data["faults"] if each["key"] == fault)
     lines = [
         f"{data['places'][place]['name']}: {what}.",
