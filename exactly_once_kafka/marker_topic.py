@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
     ResourceType,
+    TopicDescription,
 )
 
 from exactly_once_kafka.cause import named
@@ -44,6 +45,9 @@ NO_ANSWER_YET = {
 }
 NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+
+# Seconds for an answer, at first and at most; each further question waits twice as long as the one before.
+FIRST_ANSWER, LAST_ANSWER = 2.0, 60.0
 
 Answer = TypeVar("Answer")
 
@@ -117,19 +121,23 @@ class MarkerTopic:
 
     def _described(self, patience: Patience) -> str | None:
         try:
-            asked = lambda: self._admin().describe_topics(TopicCollection([self.name]))[self.name]  # noqa: E731
-            description = self._answer(asked, patience)
+            description = self._answer(self._describe, patience)
         except KafkaException as error:
             if error.args[0].code() in NO_SUCH_TOPIC:
                 return None
             raise KafkaException(named(error.args[0], f"READ and WRITE topic {self.name!r}")) from error
         return str(description.topic_id)
 
+    def _describe(self, seconds: float) -> Future[TopicDescription]:
+        return self._admin().describe_topics(TopicCollection([self.name]), request_timeout=seconds)[self.name]
+
     def create(self, patience: Patience) -> str:
         """Make the topic, unless somebody just did, and return its id. Raises Forgetful."""
         topic = NewTopic(self.name, 1, -1, config=SETTINGS)
         try:
-            self._answer(lambda: self._admin().create_topics([topic])[self.name], patience)
+            self._answer(
+                lambda seconds: self._admin().create_topics([topic], request_timeout=seconds)[self.name], patience
+            )
         except KafkaException as error:
             if error.args[0].code() in NOT_ALLOWED:
                 settings = ", ".join(f"{key}={value}" for key, value in SETTINGS.items())
@@ -147,7 +155,9 @@ class MarkerTopic:
     def _check(self, patience: Patience) -> None:
         asked = ConfigResource(ResourceType.TOPIC, self.name)
         try:
-            settings = self._answer(lambda: self._admin().describe_configs([asked])[asked], patience)
+            settings = self._answer(
+                lambda seconds: self._admin().describe_configs([asked], request_timeout=seconds)[asked], patience
+            )
         except KafkaException as error:
             if error.args[0].code() in NOT_ALLOWED:
                 raise Forgetful(
@@ -162,29 +172,38 @@ class MarkerTopic:
                 "marker_topic of its own, which it creates, or set cleanup.policy=compact"
             )
 
-    def _answer(self, ask: Callable[[], Future[Answer]], patience: Patience) -> Answer:
-        """Ask until Kafka answers."""
+    def _answer(self, ask: Callable[[float], Future[Answer]], patience: Patience) -> Answer:
+        """Ask until Kafka answers, for more and more seconds: an answer may be slow, and a question may be lost.
+
+        librdkafka looks for the controller once. If a broker that is just back knows of none, nobody is asked.
+        """
+        seconds = FIRST_ANSWER
         while True:
             try:
-                future = ask()
-                while True:
-                    try:
-                        answer = future.result(SLICE)
-                        self._refusal.let_in()
-                        return answer
-                    except NotYet:
-                        self._admin().poll(0)  # tells error_cb
-                        if self._refusal.error or not patience.lasts():
-                            raise
+                return self._wait(ask(seconds), patience)
             except KafkaException as error:
-                if self._refusal.error or error.args[0].code() not in NO_ANSWER_YET or not patience.lasts():
-                    raise KafkaException(self._refusal.error or error.args[0]) from error
+                refused, said = self._refusal.error, error.args[0]
+                if refused or said.code() not in NO_ANSWER_YET:
+                    raise KafkaException(refused or said) from error
+                if not patience.lasts():
+                    if said.code() != KafkaError._TIMED_OUT:
+                        raise
+                    raise TimeoutError(
+                        f"Kafka gave no answer about topic {self.name!r} for {patience.elapsed:.0f} s"
+                    ) from error
+                seconds = min(2 * seconds, LAST_ANSWER)
+
+    def _wait(self, future: Future[Answer], patience: Patience) -> Answer:
+        while True:
+            try:
+                answer = future.result(SLICE)
             except NotYet as error:
-                if refused := self._refusal.error:
-                    raise KafkaException(refused) from error
-                raise TimeoutError(
-                    f"Kafka gave no answer about topic {self.name!r} for {patience.elapsed:.0f} s"
-                ) from error
+                self._admin().poll(0)  # tells error_cb
+                if self._refusal.error or not patience.lasts():
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
+            else:
+                self._refusal.let_in()
+                return answer
 
     def _admin(self) -> AdminClient:
         if self._client is None:

@@ -46,7 +46,9 @@ def forgetful_topics(servers: str, name: str) -> list[str]:
 
 def killed_once(engine, exactly_once, broker, tmp_path, attempt=1):
     name = f"{engine}-{'once' if exactly_once else 'control'}-{attempt}"
-    work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", tmp_path / "a folder", name, exactly_once)
+    folder = tmp_path / name / "a folder"
+    folder.parent.mkdir()
+    work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", folder, name, exactly_once)
     before = leftovers()
     run = run_engine(ENGINES[engine], work, LOG, kills=1, seed=6 + attempt)
     assert leftovers() <= before

@@ -17,6 +17,7 @@ from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
 from labs.faults.proxy import Request, proxied_broker
@@ -45,16 +46,28 @@ def test_commit_acknowledged_just_before_the_broker_is_killed_is_kept():
             assert numbers_in(servers, "results") == list(range(batch + 1))
 
 
+def test_question_that_librdkafka_loses_since_kafka_knows_of_no_broker_is_asked_again():
+    out_of_step = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "3000"}  # often let in anew
+    with Broker(settings=out_of_step) as broker:
+        store = MarkerStore("sink", "markers", broker.bootstrap_servers, {})
+        made = store.topic.create(Patience(60))
+        for _ in range(2):
+            onlooker = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+            eventually(lambda client=onlooker: client.list_topics(timeout=10).controller_id == -1, timeout=60)
+            store.topic.rest()  # who has known a controller need not look for it
+            assert store.topic.id(Patience(30)) == made
+
+
 def test_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(broker, topic, monkeypatch):
     store = MarkerStore("early", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
     describe, asked = AdminClient.describe_configs, []
 
-    def describe_configs(client, resources):
+    def describe_configs(client, resources, **options):
         asked.extend(resources)
         if len(asked) > 2:
-            return describe(client, resources)
+            return describe(client, resources, **options)
         unheard = ConfigResource(ResourceType.TOPIC, "unheard-of")
-        return {resources[0]: describe(client, [unheard])[unheard]}
+        return {resources[0]: describe(client, [unheard], **options)[unheard]}
 
     monkeypatch.setattr(AdminClient, "describe_configs", describe_configs)
     assert store.topic.id(Patience(30))
