@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 LOCK   := requirements.lock
 PYTEST := $(BIN)/python -m pytest
-# Two at a time, since half of the tests wait for something; a file's tests stay together, with the bench they share.
-SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+# Three at a time on two cores, since a third of the time is spent in waiting; a file's tests stay together, with the
+# bench that they share.
+SHARED := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 TESTS  ?= tests
 ENGINES := flink quix
 

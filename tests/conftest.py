@@ -37,8 +37,13 @@ LONG = (
     "test_executors_on_a_cluster.py",
     "test_executors_on_three_brokers.py",
     "test_executors.py",
+    "test_network.py",
     "test_real_time.py",
     "test_crashes.py",
+    "test_secured.py",
+    "test_job.py",
+    "test_by_hand.py",
+    "test_room.py",
 )
 
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.

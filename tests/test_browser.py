@@ -63,12 +63,6 @@ def test_light_and_dark(browser, tmp_path):
     assert "1, 2, 3" in button.value_of_css_property("color")
 
 
-def test_widget_in_a_jupyterlab(browser, jupyterlab):
-    jupyterlab.open(browser, ["import ipywidgets", "button = ipywidgets.Button(description='press'); button"])
-    jupyterlab.run(browser)
-    wait_for(browser, "return document.querySelector('.widget-button')?.textContent == 'press'")
-
-
 @pytest.mark.parametrize(("there", "missing"), [((), "no browser: "), (("chromium",), "without its driver: ")])
 def test_what_is_missing_is_said(monkeypatch, there, missing):
     monkeypatch.setattr(browsers.shutil, "which", lambda name, path=None: name if name in there else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,9 @@ from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, remove_topics
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import utc
+from labs.pipeline.log.event_time_order import in_event_time_order
 from labs.pipeline.log.generate import START_MS, Traffic, classroom, format_line
+from labs.runs import count as runs_count
 
 
 @pytest.fixture
@@ -154,8 +157,9 @@ def test_option_that_cannot_work_is_said_before_the_work(capsys, tmp_path, optio
 
 
 @pytest.mark.timeout(900)
-def test_more_lines_than_are_sorted_in_memory_are_counted_right(count, tmp_path):
-    log, lines = tmp_path / "long.log", 550_000
+def test_more_lines_than_are_sorted_in_memory_are_counted_right(count, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs_count, "in_event_time_order", partial(in_event_time_order, max_in_memory=20_000))
+    log, lines = tmp_path / "long.log", 50_000
     with log.open("w") as file:
         file.writelines(format_line(access) + "\n" for access in Traffic(requests=lines))
     code, report = count(log)

@@ -301,7 +301,6 @@ with RoomPage({CELL!r}) as page:
         ("command", signal.SIGINT),
         ("command", signal.SIGKILL),
         ("server", signal.SIGINT),
-        ("server", signal.SIGTERM),
         ("server", signal.SIGKILL),
     ],
     ids=lambda each: getattr(each, "name", each),

@@ -43,6 +43,11 @@ def all_that_kafka_knows(options: dict) -> list:
     return [read_transactions(servers), *found, groups]
 
 
+def settled_but_for(name: str, servers: str) -> bool:
+    """Tell whether every other transaction is finished."""
+    return not [each for each in read_transactions(servers) if each.open and each.transactional_id != name]
+
+
 def connections(job: JobProcess, servers: str) -> int:
     """Return how many connections to Kafka a job has, with all that it started."""
     family = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]

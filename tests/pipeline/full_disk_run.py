@@ -5,12 +5,16 @@ Prints the verdict before and after there was room again, and what the query sai
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
 
+from confluent_kafka import Producer
+
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
@@ -32,6 +36,8 @@ def main(place: Path) -> None:
         source, results = create_topic(servers, "source", 1), create_topic(servers, "results", 1)
         close_windows(replay(accesses, servers, source).last_time_ms, servers, source)
         expected = count_by_window(accesses)
+        create_topic(servers, "others", 1)
+        others = Producer({"bootstrap.servers": servers, "log_level": 0})
 
         def run(disturb=lambda batch_id: None) -> str:
             sink = ExactlyOnceKafkaSink("disk", results, bootstrap_servers=servers, transaction_timeout_ms=10_000)
@@ -50,13 +56,13 @@ def main(place: Path) -> None:
             return "no failure"
 
         def fill(batch_id: int) -> None:
+            """Fill the disk; somebody else then writes what there is no room for, since a small batch may find some."""
             if batch_id == 5:
-                with (place / "ballast").open("wb", buffering=0) as ballast:
+                with (place / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
                     while True:
-                        try:
-                            ballast.write(bytes(1 << 12))
-                        except OSError:
-                            return
+                        ballast.write(bytes(1 << 12))
+                others.produce("others", bytes(1 << 16))
+                eventually(lambda: not broker.running, timeout=60)
 
         print("said:", run(fill))
         print("broker runs:", broker.running)

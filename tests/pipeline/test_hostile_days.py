@@ -105,12 +105,12 @@ def test_records_that_expired_while_the_query_was_down_stop_it(spark, broker, to
 def test_disk_of_the_broker_that_fills_up_stops_the_query_and_loses_nothing(tmp_path):
     (place := tmp_path / "small").mkdir()
     ended = subprocess.run(
-        [*PRIVATE_MOUNTS, sys.executable, "-m", "tests.pipeline.full_disk_run", place],
+        [*PRIVATE_MOUNTS, sys.executable, "-u", "-m", "tests.pipeline.full_disk_run", place],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
     )
     lines = ended.stdout.splitlines()
     assert lines[1:] == ["broker runs: False", "then: invalid", "at last: valid"], ended

@@ -184,28 +184,6 @@ def test_network_that_loses_delays_and_cuts_fails_no_batch(to_four, kafka, point
     assert to_four.published() == ALL
 
 
-def test_broker_killed_while_rows_are_there_and_the_marker_is_not(to_four, kafka):
-    broker = kafka[0]
-
-    def kill_and_restart():
-        broker.kill()
-        broker.start()
-
-    to_four.run(At("mid_transaction", 2, kill_and_restart))
-    assert to_four.published() == ALL
-
-
-def test_commit_that_arrives_in_the_middle_of_the_next_batch_does_no_harm(to_four, kafka):
-    held = []
-
-    def hold():
-        held.append(kafka[1].hold_next_request(Request.END_TXN, transactional_id=to_four.topic))
-
-    late = At("before_commit", 2, hold), At("mid_transaction", 3, lambda: held[0].deliver())
-    assert to_four.run(*late, Fault("before_commit", 3)) == 1
-    assert to_four.published() == ALL
-
-
 def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
     older, newer = to_four.sink(), to_four.sink()
     fence = At("mid_transaction", 2, lambda: newer._new_epoch().take(Patience(30)))

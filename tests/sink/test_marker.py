@@ -51,9 +51,9 @@ def test_question_that_librdkafka_loses_since_kafka_knows_of_no_broker_is_asked_
     with Broker(settings=out_of_step) as broker:
         store = MarkerStore("sink", "markers", broker.bootstrap_servers, {})
         made = store.topic.create(Patience(60))
+        onlooker = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for _ in range(2):
-            onlooker = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-            eventually(lambda client=onlooker: client.list_topics(timeout=10).controller_id == -1, timeout=60)
+            eventually(lambda: onlooker.list_topics(timeout=10).controller_id == -1, timeout=60)
             store.topic.rest()  # who has known a controller need not look for it
             assert store.topic.id(Patience(30)) == made
 

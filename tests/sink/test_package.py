@@ -23,7 +23,8 @@ from tests.sink.conftest import numbers_in
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "google-crc32c")
+NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "google-crc32c", "pandas")
+PANDAS_NEEDS = ("python-dateutil", "pytz", "six", "tzdata")
 
 
 def test_exported_names():
@@ -90,7 +91,7 @@ def empty_environment(tmp_path_factory) -> Path:
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, directory / "venv"], **run)
     # The versions that this environment has, because their wheels are at hand: pyspark's takes a minute to build.
     versions = directory / "versions"
-    versions.write_text("".join(f"{name}=={version(name)}\n" for name in NEEDED))
+    versions.write_text("".join(f"{name}=={version(name)}\n" for name in (*NEEDED, *PANDAS_NEEDS)))
     install = [UV, "pip", "install", "--quiet", "--python", python, "--constraint", versions, directory / "source"]
     subprocess.run(install, **run)
     return python
@@ -101,7 +102,7 @@ def test_installing_it_brings_only_what_it_needs(empty_environment):
         [UV, "pip", "freeze", "--python", empty_environment], check=True, capture_output=True, text=True
     )
     installed = {re.split("==| @ ", line)[0] for line in listed.stdout.splitlines()}
-    assert installed == {"exactly-once-kafka", *NEEDED}
+    assert installed == {"exactly-once-kafka", *NEEDED, *PANDAS_NEEDS}
 
 
 class Example:
@@ -109,12 +110,15 @@ class Example:
 
     def __init__(self, python: Path, directory: Path, servers: str, topic: str):
         [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-        assert "127.0.0.1:9092" in code
-        (directory / "example.py").write_text(code.replace("127.0.0.1:9092", servers).replace('"orders"', f'"{topic}"'))
+        assert 'bootstrap_servers="127.0.0.1:9092"' in code
+        self._code = code.replace("127.0.0.1:9092", servers).replace('"orders"', f'"{topic}"')
         self._python, self._directory = python, directory
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
+        """Start it, with these further options of the sink."""
+        code = re.sub(r'(bootstrap_servers="[^"]*")', ", ".join([r"\1", *options]), self._code)
+        (self._directory / "example.py").write_text(code)
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environment |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
         environment["JDK_JAVA_OPTIONS"] = " ".join(QUICK_SPARK)
@@ -142,7 +146,7 @@ class Example:
 
 
 @pytest.mark.timeout(900)
-def test_readmes_example_killed_and_started_again_publishes_each_number_once(
+def test_readmes_example_killed_and_started_again_with_executors_publishes_each_number_once(
     empty_environment, broker, topic, tmp_path
 ):
     results = topic()
@@ -156,7 +160,7 @@ def test_readmes_example_killed_and_started_again_publishes_each_number_once(
         eventually(lambda: example.runs() and len(numbers()) >= 3, timeout=300, interval=1)
         example.kill()
         before = len(numbers())
-        example.start()
+        example.start('writers="executors"', "driver_rows=0")
         eventually(lambda: example.runs() and len(numbers()) >= before + 3, timeout=300, interval=1)
     finally:
         example.kill()
