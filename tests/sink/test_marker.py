@@ -46,14 +46,17 @@ def test_commit_acknowledged_just_before_the_broker_is_killed_is_kept():
             assert numbers_in(servers, "results") == list(range(batch + 1))
 
 
+def is_without_controller(servers: str) -> bool:
+    return AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).controller_id == -1
+
+
 def test_question_that_librdkafka_loses_since_kafka_knows_of_no_broker_is_asked_again():
     out_of_step = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "3000"}  # often let in anew
     with Broker(settings=out_of_step) as broker:
         store = MarkerStore("sink", "markers", broker.bootstrap_servers, {})
         made = store.topic.create(Patience(60))
-        onlooker = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for _ in range(2):
-            eventually(lambda: onlooker.list_topics(timeout=10).controller_id == -1, timeout=60)
+            eventually(lambda: is_without_controller(broker.bootstrap_servers), timeout=60)
             store.topic.rest()  # who has known a controller need not look for it
             assert store.topic.id(Patience(30)) == made
 

@@ -24,7 +24,7 @@ from tests.sink.conftest import numbers_in
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "google-crc32c", "pandas")
-PANDAS_NEEDS = ("python-dateutil", "pytz", "six", "tzdata")
+PANDAS_NEEDS = ("python-dateutil", "pytz", "tzdata")
 
 
 def test_exported_names():
