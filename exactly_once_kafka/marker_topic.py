@@ -46,7 +46,7 @@ NO_ANSWER_YET = {
 NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
-# Seconds for an answer, at first and at most; each further question waits twice as long as the one before.
+# Seconds for an answer, at first and at most: after a silence, the next question waits twice as long.
 FIRST_ANSWER, LAST_ANSWER = 2.0, 60.0
 
 Answer = TypeVar("Answer")
@@ -185,13 +185,15 @@ class MarkerTopic:
                 refused, said = self._refusal.error, error.args[0]
                 if refused or said.code() not in NO_ANSWER_YET:
                     raise KafkaException(refused or said) from error
+                silent = said.code() == KafkaError._TIMED_OUT
                 if not patience.lasts():
-                    if said.code() != KafkaError._TIMED_OUT:
+                    if not silent:
                         raise
                     raise TimeoutError(
                         f"Kafka gave no answer about topic {self.name!r} for {patience.elapsed:.0f} s"
                     ) from error
-                seconds = min(2 * seconds, LAST_ANSWER)
+                if silent:
+                    seconds = min(2 * seconds, LAST_ANSWER)
 
     def _wait(self, future: Future[Answer], patience: Patience) -> Answer:
         while True:

@@ -23,8 +23,8 @@ from tests.sink.conftest import numbers_in
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "google-crc32c", "pandas")
-PANDAS_NEEDS = ("python-dateutil", "pytz", "tzdata")
+OF_PANDAS = ("pandas", "python-dateutil", "pytz", "tzdata")
+NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-python", "google-crc32c", *OF_PANDAS)
 
 
 def test_exported_names():
@@ -91,7 +91,7 @@ def empty_environment(tmp_path_factory) -> Path:
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, directory / "venv"], **run)
     # The versions that this environment has, because their wheels are at hand: pyspark's takes a minute to build.
     versions = directory / "versions"
-    versions.write_text("".join(f"{name}=={version(name)}\n" for name in (*NEEDED, *PANDAS_NEEDS)))
+    versions.write_text("".join(f"{name}=={version(name)}\n" for name in NEEDED))
     install = [UV, "pip", "install", "--quiet", "--python", python, "--constraint", versions, directory / "source"]
     subprocess.run(install, **run)
     return python
@@ -102,7 +102,7 @@ def test_installing_it_brings_only_what_it_needs(empty_environment):
         [UV, "pip", "freeze", "--python", empty_environment], check=True, capture_output=True, text=True
     )
     installed = {re.split("==| @ ", line)[0] for line in listed.stdout.splitlines()}
-    assert installed == {"exactly-once-kafka", *NEEDED, *PANDAS_NEEDS}
+    assert installed == {"exactly-once-kafka", *NEEDED}
 
 
 class Example:
