@@ -50,6 +50,11 @@ class ArrowRows:
         try:
             yield from self._spool
             self._finished = True
+        except OSError as error:
+            raise BatchFailed(
+                f"rows that Kafka has not taken yet cannot be kept in the temporary directory: {error}. Make room "
+                "there, or set TMPDIR to another, and restart the query: the batch is repeated and published once"
+            ) from error
         finally:
             self.close()
         if self._failures:

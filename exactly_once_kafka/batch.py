@@ -30,7 +30,7 @@ class Batch:
     plan: str
     previous_plan: str | None = None  # None for batch 0
     stopped: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
-    run: str = field(default="", compare=False)  # of the query; "" where that is not known
+    run: str = field(default="", compare=False)  # of the query
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class BatchSink(ABC):
         """Return which batch it is that Spark hands over. Raises SinkRefused where that cannot be told."""
         try:
             run = run_of(rows)
-            if self._query is None or not run[1] or (self._query.id, self._query.run) != run:
+            if self._query is None or (self._query.id, self._query.run) != run:
                 self._query = RunningQuery(rows)
                 begins(self)
             query = self._query

@@ -109,6 +109,7 @@ class MarkerTopic:
 
     def id(self, patience: Patience) -> str | None:
         """Return what tells this topic from another one of its name, or None if there is none. Raises Forgetful."""
+        self._refusal.ask_again()
         while (found := self._described(patience)) is not None:
             try:
                 self._check(patience)

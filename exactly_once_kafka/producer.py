@@ -44,8 +44,12 @@ class PendingProducer:
         try:
             return self._wait(patience.anew())
         except BaseException:
-            self._given_up.set()
+            self.give_up()
             raise
+
+    def give_up(self) -> None:
+        """Have nobody ask in the background any more: an epoch that came later would fence a successor's."""
+        self._given_up.set()
 
     def _wait(self, patience: Patience) -> Producer:
         for last in (False, True):

@@ -7,7 +7,6 @@ execution, which Spark keeps in a table of the session's shared state; tried wit
 from __future__ import annotations
 
 import contextlib
-import re
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -17,7 +16,6 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.plan import plan_of
 
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 WITNESSES = "exactly-once"  # a directory in the checkpoint
 
 
@@ -26,9 +24,9 @@ class NoQuery(RuntimeError):
 
 
 def run_of(rows: DataFrame) -> tuple[str, str]:
-    """Return the query's id, the same for as long as its checkpoint lives, and its run's. Raises NoQuery.
+    """Return the query's id, the same for as long as its checkpoint lives, and its run's, or so it seems.
 
-    Spark keeps a run's id as its job group. Where somebody has set another one, the run is "": not known.
+    Spark keeps a run's id as its job group, where anybody may set another. Raises NoQuery.
     """
     context = rows.sparkSession.sparkContext
     query_id = context.getLocalProperty("sql.streaming.queryId")
@@ -38,15 +36,14 @@ def run_of(rows: DataFrame) -> tuple[str, str]:
             "checkpoint, could not be told from the next one. Call the sink in foreachBatch, in the thread in which "
             "Spark calls you; and do not set PYSPARK_PIN_THREAD=false"
         )
-    group = context.getLocalProperty("spark.jobGroup.id") or ""
-    return query_id, group if UUID.fullmatch(group) else ""
+    return query_id, context.getLocalProperty("spark.jobGroup.id") or ""
 
 
 class RunningQuery:
     """One run of a query, seen from inside one of its batches. Raises NoQuery."""
 
     def __init__(self, rows: DataFrame):
-        self.id, self.run = run_of(rows)
+        self.id, _ = run_of(rows)
         self._last_plan: dict[int, str] = {}
         session = rows.sparkSession
         try:
@@ -54,6 +51,7 @@ class RunningQuery:
             self._configuration = session._jsparkSession.sessionState().newHadoopConf()
             queries = session._jsparkSession.sharedState().activeStreamingQueries()
             self._execution = queries.get(self._jvm.java.util.UUID.fromString(self.id))
+            self.run = str(self._execution.runId().toString())
             self._log = self._execution.offsetLog()
             self._buffer = self._jvm.java.io.ByteArrayOutputStream
             checkpoint = self._jvm.org.apache.hadoop.fs.Path(self._execution.resolvedCheckpointRoot()).toUri()

@@ -90,7 +90,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         "was deleted; or a batch was not handed over, as one without rows must be, too"
     )
 
-    _published: ClassVar[dict[tuple[str, ...], HandedOver]] = {}  # last, by any sink of the name in this process
+    _handed_over: ClassVar[dict[tuple[str, ...], HandedOver]] = {}  # to any sink of the name in this process
 
     def __init__(
         self,
@@ -129,7 +129,11 @@ class ExactlyOnceKafkaSink(BatchSink):
         with self._at_work(), contextlib.closing(KafkaBatches(rows, self.topic)) as batches:
             if self._pending is not None and self._pending.few_rows:
                 batches.begin()  # Spark computes while it is found out which batch this is
-            self._publish(batches, self.batch_of(rows, batch_id))
+            try:
+                self._publish(batches, self.batch_of(rows, batch_id))
+            except Exception:
+                self._forget_what_was_learnt()
+                raise
 
     def _publish(self, rows: KafkaBatches, batch: Batch) -> None:
         batch_id = batch.batch_id
@@ -156,6 +160,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             if done or transaction is None:
                 self._refuse_another_part(handed_over)
                 self._drain(rows)
+                self._handed_over[self._store.place] = handed_over
                 self._pending = pending  # nothing was published under this epoch: it will do for the next batch
             else:
                 # Step 4. Rows and marker in one transaction.
@@ -167,12 +172,11 @@ class ExactlyOnceKafkaSink(BatchSink):
                     transaction.mark(patience)
                     self.points("before_commit", batch_id)
                 transaction.commit(patience)
-                self._published[self._store.place] = handed_over
+                self._handed_over[self._store.place] = handed_over
                 self.points("after_commit", batch_id)
                 # For the next batch, while Spark computes it: an epoch may take half a second to get.
                 self._pending = self._new_epoch(retire=transaction)
         except (KafkaException, TimeoutError, Incomplete) as error:
-            self._forget_what_was_learnt()
             # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
             raise BatchFailed(explain(error, self.name, batch_id, patience.elapsed, self._timeout)) from error
         except QueryStopped as stopped:
@@ -188,8 +192,12 @@ class ExactlyOnceKafkaSink(BatchSink):
         """Let go of clients and connections, unless a batch is being published."""
         with self._entrance:
             if self._calls == 0 and self.has_ended:
+                if self._pending is not None:
+                    self._pending.give_up()
                 self._pending = None
-                self._published.pop(self._store.place, None)
+                last = self._handed_over.get(self._store.place)
+                if last is not None and self._query is not None and last.batch.run == self._query.run:
+                    del self._handed_over[self._store.place]
                 self._store.rest()
                 if self._coordinator is not None:
                     self._coordinator.rest()
@@ -205,13 +213,14 @@ class ExactlyOnceKafkaSink(BatchSink):
                 self._calls -= 1
 
     def _refuse_another_part(self, handed_over: HandedOver) -> None:
-        """Raise SinkRefused if the batch is done because this process has just published other rows of it."""
-        batch, last = handed_over.batch, self._published.get(self._store.place)
+        """Raise SinkRefused if other rows of the batch were handed over just before."""
+        batch, last = handed_over.batch, self._handed_over.get(self._store.place)
         if last is not None and last.is_other_part(handed_over):
             raise SinkRefused(
                 f"sink {self.name!r} refuses batch {batch.batch_id} of query {batch.query_id}: other rows of it were "
                 "handed over before, and are published. Hand over all rows of a batch at once, as a union; or use "
-                "sinks of different names"
+                "sinks of different names. For this batch it is too late: the marker says that it is done, so the rows "
+                "that are refused here are published by no restart, nor by a query that was mended"
             )
 
     def _forget_what_was_learnt(self) -> None:

@@ -22,7 +22,7 @@ NAMES = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
 }
-OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "broker.address.family")
 UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm", "sasl.oauthbearer.config"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 

@@ -12,7 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kafka.errors import DuplicateSequenceNumberError, KafkaError, NoError, OutOfOrderSequenceNumberError, for_code
+from kafka.errors import (
+    DuplicateSequenceNumberError,
+    LeaderNotAvailableError,
+    NoError,
+    OutOfOrderSequenceNumberError,
+    for_code,
+)
 from kafka.future import Future
 
 from exactly_once_kafka.executors.cluster import RETRY, Cluster
@@ -61,6 +67,11 @@ class PartitionWriter:
         return not self._pieces
 
     @property
+    def leader(self) -> int | None:
+        """The node that leads the partition now, as far as is known."""
+        return self._cluster.leader(self.topic, self.partition)
+
+    @property
     def idle(self) -> float:
         """For how many seconds at most a step would do nothing, unless something happens."""
         if self._answers and self._answers[0].is_done:
@@ -84,9 +95,9 @@ class PartitionWriter:
             self._answers.append(answer)
 
     def _send(self, piece: Piece) -> Future:
-        leader = self._cluster.leader(self.topic, self.partition)
+        leader = self.leader
         if leader is None:
-            return Future().failure(KafkaError(f"nobody leads {self.topic}-{self.partition}"))
+            return Future().failure(LeaderNotAvailableError(f"nobody leads {self.topic}-{self.partition}"))
         return self._cluster.produces.add(leader, self._transactional_id, self.topic, self.partition, piece.content)
 
     def _hear(self, answer: Future) -> None:
@@ -125,9 +136,9 @@ def send(
 ) -> None:
     """Send what the writers have, until at most so many bytes of it wait for an acknowledgement.
 
-    `look` is called while it waits, and may raise. Raises KafkaError, and TimeoutError where a partition acknowledges
-    nothing for so many seconds of waiting: how long the rows took to compute before is no fault of Kafka's, and while
-    a quota tells this client to wait, Kafka is not silent.
+    `look` is called while it waits, and may raise. Raises KafkaError, and TimeoutError where a partition's leader
+    acknowledges nothing for so many seconds of waiting: how long the rows took to compute before is no fault of
+    Kafka's, and while a quota tells this client to wait, Kafka is not silent.
     """
     began = time.monotonic()
     while True:
@@ -137,10 +148,13 @@ def send(
         busy = [writer for writer in writers if not writer.done]
         if not busy or sum(writer.waiting for writer in busy) < most:
             return
-        slowest = min(busy, key=lambda writer: writer.heard)
-        if cluster.is_told_to_wait(cluster.leader(slowest.topic, slowest.partition)):
+        heard: dict[int | None, float] = {}  # leader -> when it acknowledged something last
+        for writer in writers:
+            heard[writer.leader] = max(writer.heard, heard.get(writer.leader, began))
+        slowest = min(busy, key=lambda writer: heard[writer.leader])
+        if cluster.is_told_to_wait(slowest.leader):
             slowest.heard = time.monotonic()
-        elif time.monotonic() - max(slowest.heard, began) > seconds:
+        elif time.monotonic() - heard[slowest.leader] > seconds:
             why = f"; last: {slowest.trouble}" if slowest.trouble else ""
             raise TimeoutError(f"{slowest.topic}-{slowest.partition} acknowledged nothing for {seconds:g} s{why}")
         look()

@@ -68,6 +68,9 @@ class LentEpoch:
         producer = last.following if last and last.following else self._coordinator.fence(patience.anew())
         return SharedTransaction(self._coordinator, producer, self._next_batch, last.marker if last else None)
 
+    def give_up(self) -> None:
+        """Do nothing: an epoch is asked for when it is taken."""
+
 
 class SharedTransaction(Transaction):
     """A transaction under `producer`; after its end, `following` is the epoch of the next one.

@@ -38,14 +38,17 @@ def measure(records: int = 1_000_000, rounds: int = 3) -> Iterator[tuple[str, fl
 
 def _count(servers: str, source: str, master: str) -> float:
     results = create_topic(servers, f"results_{uuid.uuid4().hex[:8]}", 1)
-    with JobProcess(
-        environment={"SPARK_MASTER": master},
-        bootstrap_servers=servers,
-        checkpoint=tempfile.mkdtemp(),
-        source_topic=source,
-        sink_topic=results,
-        name=results,
-    ) as job:
+    with (
+        tempfile.TemporaryDirectory() as checkpoint,
+        JobProcess(
+            environment={"SPARK_MASTER": master},
+            bootstrap_servers=servers,
+            checkpoint=checkpoint,
+            source_topic=source,
+            sink_topic=results,
+            name=results,
+        ) as job,
+    ):
         eventually(lambda: job.has_begun(0) or not job.running, timeout=120, interval=0.01)
         started = time.perf_counter()
         job.wait(300)

@@ -70,6 +70,7 @@ def _count(spark: SparkSession, servers: str, topic: str) -> float:
     results = create_topic(servers, f"results_{uuid.uuid4().hex[:8]}", 1)
     sink = ExactlyOnceKafkaSink(results, results, bootstrap_servers=servers, writers="driver")
     records = read_source(spark, servers, topic, minPartitions="2")
-    started = time.perf_counter()
-    start_query(count_ips(records), sink, tempfile.mkdtemp()).awaitTermination()
-    return time.perf_counter() - started
+    with tempfile.TemporaryDirectory() as checkpoint:
+        started = time.perf_counter()
+        start_query(count_ips(records), sink, checkpoint).awaitTermination()
+        return time.perf_counter() - started

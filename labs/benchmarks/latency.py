@@ -110,7 +110,8 @@ def run_traffic(
     source, topic = create_topic(bootstrap_servers, f"in-{name}", 1), create_topic(bootstrap_servers, f"out-{name}", 1)
     results = count_ips(read_source(spark, bootstrap_servers, source))
     interval = f"{round((trigger or 0) * 1000)} milliseconds"
-    query = start_query(results, SINKS[sink](topic, bootstrap_servers), tempfile.mkdtemp(), processingTime=interval)
+    checkpoint = tempfile.TemporaryDirectory()
+    query = start_query(results, SINKS[sink](topic, bootstrap_servers), checkpoint.name, processingTime=interval)
     watcher, closable = Watcher(bootstrap_servers, topic), dict[int, float]()
     requests = Traffic(requests=1 << 40, rate=RATE / SPEED, clients=CLIENTS, disorder_ms=0, bursts=False)
     traffic = LiveTraffic(_noting(requests, closable), bootstrap_servers, source, RATE)
@@ -127,6 +128,7 @@ def run_traffic(
     finally:
         traffic.close()
         query.stop()
+        checkpoint.cleanup()
     visible = {}
     for result, moment in zip(watcher.stop(), watcher.arrivals, strict=True):
         visible[result.window_start] = moment

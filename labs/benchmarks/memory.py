@@ -63,13 +63,15 @@ def _batch(spark: SparkSession, servers: str, rows: int) -> tuple[dict[str, int]
             if number == 0:
                 sink(batch, number)
 
-        query = values.writeStream.option("checkpointLocation", tempfile.mkdtemp()).foreachBatch(publish).start()
+        checkpoint = tempfile.TemporaryDirectory()
+        query = values.writeStream.option("checkpointLocation", checkpoint.name).foreachBatch(publish).start()
         try:
             eventually(lambda: query.exception() or query.lastProgress, timeout=3600)
             if query.exception():
                 query.awaitTermination()
         finally:
             query.stop()
+            checkpoint.cleanup()
     return watch.peaks, sent[0]
 
 

@@ -54,7 +54,8 @@ def _latencies(spark: SparkSession, servers: str, way: str, seconds: int) -> dic
     name = uuid.uuid4().hex[:8]
     source, topic = create_topic(servers, f"{SOURCE_TOPIC}-{name}", 1), create_topic(servers, f"out-{name}", 1)
     readers = [_Reader(servers, topic, level) for level in LEVELS]
-    query = _start(way, read_source(spark, servers, source), servers, topic)
+    checkpoint = tempfile.TemporaryDirectory()
+    query = _start(way, read_source(spark, servers, source), servers, topic, checkpoint.name)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     try:
         warm = _send(producer, source, 10)  # warms up: two epochs
@@ -63,14 +64,14 @@ def _latencies(spark: SparkSession, servers: str, way: str, seconds: int) -> dic
         eventually(lambda: all(len(reader.milliseconds) >= warm + sent for reader in readers), 60)
     finally:
         query.stop()
+        checkpoint.cleanup()
         for reader in readers:
             reader.close()
     return {reader.level: reader.milliseconds[warm:] for reader in readers}
 
 
-def _start(way: str, records: DataFrame, servers: str, topic: str) -> StreamingQuery:
+def _start(way: str, records: DataFrame, servers: str, topic: str, checkpoint: str) -> StreamingQuery:
     rows = records.selectExpr("key", "value", "struct(topic, partition, offset) AS source")
-    checkpoint = tempfile.mkdtemp(prefix="labs-checkpoint-")
     if way == SPARKS:
         return start_sparks_own(rows, servers, topic, checkpoint, EPOCH)
     if way == OURS:

@@ -67,7 +67,8 @@ def _run(spark: SparkSession, servers: str, source: str, kind: str, size: int) -
     """Copy the source through one sink and return Spark's durations of each full batch, in ms."""
     topic = create_topic(servers, f"sink_{uuid.uuid4().hex[:8]}", 1)
     rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")
-    query = start_query(rows, _sink(kind, servers, topic), tempfile.mkdtemp())
-    query.awaitTermination()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = start_query(rows, _sink(kind, servers, topic), checkpoint)
+        query.awaitTermination()
     full = [batch for batch in query.recentProgress if batch.numInputRows >= size * 0.9]
     return [batch.durationMs for batch in full[1:]]

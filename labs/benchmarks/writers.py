@@ -68,7 +68,8 @@ def _batches(spark: SparkSession, servers: str, kind: str, writers: int, rows: i
         topic, topic, bootstrap_servers=servers, batch_headers=False, writers="executors", driver_rows=0
     )
     sink = sparks_own_sink(topic, servers) if kind == SPARKS else ours
-    writer = values.writeStream.option("checkpointLocation", tempfile.mkdtemp())
+    checkpoint = tempfile.TemporaryDirectory()
+    writer = values.writeStream.option("checkpointLocation", checkpoint.name)
 
     def publish(batch: DataFrame, number: int) -> None:
         sink(batch, number)
@@ -81,6 +82,7 @@ def _batches(spark: SparkSession, servers: str, kind: str, writers: int, rows: i
         return [batch.durationMs["addBatch"] / 1000 for batch in query.recentProgress[1:BATCHES]]
     finally:
         query.stop()
+        checkpoint.cleanup()
 
 
 def _encoded(rows: int = 200_000, times: int = 5) -> float:

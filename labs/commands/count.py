@@ -116,4 +116,4 @@ def keep(broker: AnyBroker, counted: CountedLog) -> None:
         print(where)
         return
     print(f"{where} Ctrl-C ends it.", flush=True)
-    signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    signal.sigwait({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})

@@ -63,6 +63,9 @@ class Running(Protocol):
     def stop(self) -> None:
         """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
 
+    def close(self) -> None:
+        """Kill it if it still runs, and delete its temporary files."""
+
     def last_line(self) -> str:
         """Return the last line that it printed."""
 

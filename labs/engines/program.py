@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 from labs.equipment.child_process import ChildProcess
@@ -17,15 +18,15 @@ def python_command(python: Path, program: Path, order: dict[str, object]) -> lis
 
 
 class EngineProcess:
-    """Its temporary files go when it ends, however it ends: they are in `directory`, below TEMPORARY."""
+    """Its temporary files, in `directory` below TEMPORARY, go with `close`, and when this process ends."""
 
     def __init__(self, command: list[str], directory: Path, **variables: str):
-        temporary = directory / TEMPORARY
-        temporary.mkdir(parents=True, exist_ok=True)
+        self._temporary = directory / TEMPORARY
+        self._temporary.mkdir(parents=True, exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment |= {"TMPDIR": str(temporary)} | variables
+        environment |= {"TMPDIR": str(self._temporary)} | variables
         self._process = ChildProcess(
-            command, directory / "engine.log", temporary, cwd=directory, env=environment, stdin=None
+            command, directory / "engine.log", self._temporary, cwd=directory, env=environment, stdin=None
         )
 
     @property
@@ -44,6 +45,11 @@ class EngineProcess:
     def stop(self) -> None:
         """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
         self._process.stop()
+
+    def close(self) -> None:
+        """Kill it if it still runs, and delete its temporary files: a Flink unpacks 67 MB at each start."""
+        self._process.kill()
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def last_line(self) -> str:
         """Return the last line that it has printed."""

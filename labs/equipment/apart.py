@@ -40,7 +40,7 @@ class Apart:
         self._directory = Path(tempfile.mkdtemp(prefix="labs-apart-"))
         (self._directory / "call").write_bytes(cloudpickle.dumps((function, arguments)))
         command = [sys.executable, "-m", "labs.equipment.apart", str(self._directory)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self._directory)}  # a killed Spark's too
         self._process = ChildProcess(command, self._directory / "output", leftovers=self._directory, env=environment)
         answer = self._directory / "answer"
         _alive.add(self)

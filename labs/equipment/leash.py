@@ -1,4 +1,4 @@
-"""A leash on a child process: when this process dies, however it dies, the child is killed.
+"""A leash on a child process and on files: when this process dies, however it dies, the child and they are no more.
 
 A small shell reads process ids from a pipe. The pipe ends when every holder of our end is gone, which happens
 on SIGKILL too; then the shell kills the process named with its group, and deletes what it left. POSIX only (Linux and
@@ -14,7 +14,7 @@ from typing import Any
 WATCH = """
 while read -r pid; do last=$pid; done
 [ -z "$last" ] || kill -s KILL -- "-$last" 2>/dev/null
-[ -z "$1" ] || { sleep 1; rm -rf "$1"; }
+[ -z "$1" ] || for _ in 1 2 3 4 5; do sleep 1; rm -rf "$1" && break; done  # while others still write there
 """
 # The child names itself before it becomes the command, so it is never off the leash, not for a millisecond.
 JOIN = 'echo $$ >&0; input=$1; shift; exec "$@" <"$input"'
@@ -23,7 +23,8 @@ JOIN = 'echo $$ >&0; input=$1; shift; exec "$@" <"$input"'
 class Leash:
     """Kills the child that `start` started, with its process group, if the current process ends before `release()`.
 
-    Then it deletes the directory `leftovers`. The child must lead a group of its own (`start_new_session`).
+    Then it deletes the directory `leftovers`, also if no child was started. The child must lead a group of its own
+    (`start_new_session`). A leash that nobody holds any more is as good as a process that has ended.
     """
 
     def __init__(self, leftovers: Path | None = None):

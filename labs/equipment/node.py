@@ -187,6 +187,7 @@ class Node:
             *("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", *self._jvm_options, *archive_options("broker")),
             f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
             "-Dlabs.log.level=info",
+            f"-Djava.io.tmpdir={self.directory.absolute()}",  # what a killed JVM leaves there goes with the data
             "-Djava.awt.headless=true",
             *("-cp", os.pathsep.join(map(str, broker_jars())), main, *arguments),
         ]

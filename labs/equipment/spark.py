@@ -7,7 +7,6 @@ import contextlib
 import functools
 import os
 import re
-import shutil
 import signal
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from labs.equipment.class_archive import archive_options
 from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.jars import connector_jars, local_files_jar
 from labs.equipment.java import find_java
+from labs.equipment.leash import Leash
 from labs.equipment.node import LOG4J, QUICK_SPARK
 from labs.equipment.without_pandas import look_for_numpy
 
@@ -99,13 +99,22 @@ def _stop(session: SparkSession) -> None:
         session.stop()
 
 
-@functools.cache
 def spark_log() -> Path:
     """Return the file that holds what this process's Spark had to say, until this process ends."""
-    handle, name = tempfile.mkstemp(prefix="labs-spark-", suffix=".log")
-    os.close(handle)
-    atexit.register(Path(name).unlink, missing_ok=True)
-    return Path(name)
+    return _temporary() / "spark.log"
+
+
+def _temporary() -> Path:
+    """Return the directory of what this process's Spark leaves behind: below TMPDIR, until this process ends."""
+    return _temporary_on_a_leash()[0]
+
+
+@functools.cache
+def _temporary_on_a_leash() -> tuple[Path, Leash]:
+    # Spark tidies up unless it is killed; a notebook's kernel often is, and its JVM with it.
+    directory = Path(tempfile.mkdtemp(prefix="labs-spark-"))
+    (directory / "spark.log").touch()
+    return directory, Leash(directory)
 
 
 def _submitted() -> dict[str, str]:
@@ -130,8 +139,7 @@ def _spark_home(master: str) -> Path:
     if not master.startswith("local-cluster"):
         return shipped
     # Its executors work in SPARK_HOME/work, with a copy of every jar, and nobody cleans up there.
-    home = Path(tempfile.mkdtemp(prefix="labs-spark-home-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = Path(tempfile.mkdtemp(prefix="home-", dir=_temporary()))
     for each in shipped.iterdir():
         if each.name != "work":
             (home / each.name).symlink_to(each)
@@ -140,7 +148,11 @@ def _spark_home(master: str) -> Path:
 
 def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     """Return what the driver's JVM must know when it starts; under spark-submit it has started."""
-    options = [f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", _temporary(), *(QUICK_DRIVER if quick_start else ())]
+    options = [
+        f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
+        _temporary_option(),
+        *(QUICK_DRIVER if quick_start else ()),
+    ]
     return {
         "spark.driver.extraJavaOptions": " ".join(options),
         "spark.driver.memory": "2g",
@@ -148,9 +160,8 @@ def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     }
 
 
-def _temporary() -> str:
-    """Return the JVM's option that puts its temporary files where Python's are: where TMPDIR says."""
-    return f'"-Djava.io.tmpdir={tempfile.gettempdir()}"'
+def _temporary_option() -> str:
+    return f'"-Djava.io.tmpdir={_temporary()}"'
 
 
 def _quick_files() -> dict[str, str]:
@@ -186,7 +197,7 @@ def _settings(here: bool, quick_start: bool) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Two state stores instead of 200: on one machine that is three times faster.
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "labs-spark-warehouse"),
+        "spark.sql.warehouse.dir": str(_temporary() / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -194,7 +205,7 @@ def _settings(here: bool, quick_start: bool) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.extraJavaOptions": " ".join([_temporary(), *(QUICK_SPARK if quick_start else ())]),
+            "spark.executor.extraJavaOptions": " ".join([_temporary_option(), *(QUICK_SPARK if quick_start else ())]),
         }
     return settings
 

@@ -10,7 +10,6 @@ of each query warms it up, and is left out.
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import tempfile
 import time
@@ -95,10 +94,13 @@ class _Run:
         self.moments: dict[int, dict[str, float]] = {}
         topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", 1)
         rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")
-        checkpoint = tempfile.mkdtemp(prefix="labs-checkpoint-")
-        query = start_query(rows, self._timed(_sink(sink, topic, servers, self._note)), checkpoint)
-        query.awaitTermination()
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="labs-checkpoint-") as checkpoint:
+            query = start_query(rows, self._timed(_sink(sink, topic, servers, self._note)), checkpoint)
+            try:
+                query.awaitTermination()
+            except KeyboardInterrupt:
+                query.stop()  # or it would go on
+                raise
         full = [each for each in query.recentProgress if each.numInputRows == size][1:]
         self.whole = {each.batchId: each.durationMs["triggerExecution"] for each in full}
         expected = sum(each.numInputRows for each in query.recentProgress)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Engine, Work
 from labs.equipment.broker import Broker
+from labs.equipment.leash import Leash
 from labs.faults.proxy import Proxy, proxied_broker
 from labs.pipeline.log.generate import Traffic
 from labs.runs.engine_outage import OutageRun, run_outage
@@ -97,6 +98,7 @@ def compare(
 ) -> Iterator[Found]:
     """Run every engine in every trial, for each seed. Raises ValueError for too short a log, NotInstalled."""
     directory = Path(tempfile.mkdtemp(prefix="labs-engines-"))
+    leash = Leash(directory)  # for an end that nobody hears of: Flink keeps its state there
     try:
         for seed, trial in itertools.product(seeds, trials):
             with contextlib.ExitStack() as opened:
@@ -108,6 +110,7 @@ def compare(
                 yield from bench.take_turns(trial, engines)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        leash.release()
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class EngineSession:
     def kill(self) -> None:
         """Kill the engine."""
         assert self.process, "started"
-        self.process.kill()
+        self.process.close()
         self._committed = len(self.watcher.distinct)
         self.kills.append(self.now)
 
@@ -149,6 +149,7 @@ class EngineSession:
         """Stop the engine for good, and read no further uncommitted records."""
         if self.process:
             self.process.stop()
+            self.process.close()
         if self._watched:
             self.tail.close()
 

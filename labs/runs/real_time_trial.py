@@ -109,9 +109,8 @@ class RealTimeTrial:
         """Run the query as a job of its own, and kill it in the end. `environment` adds variables."""
         command = [sys.executable, "-m", "labs.runs.real_time_job", json.dumps(asdict(self.job))]
         log = Path(self._directory.name, "job.log")
-        job = ChildProcess(
-            command, log, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, cwd=self._directory.name
-        )
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": self._directory.name, **environment}
+        job = ChildProcess(command, log, env=variables, cwd=self._directory.name)
         try:
             yield job
         finally:

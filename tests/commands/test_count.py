@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import signal
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -112,6 +115,30 @@ def test_report_shows_addresses_as_they_are_and_keeps_the_topics_if_asked(spark,
     assert len(kept) == 2
     assert set(kept) <= topics(broker)
     remove_topics(broker.bootstrap_servers, *kept)
+
+
+KEEPS = """
+from contextlib import suppress
+from types import SimpleNamespace
+from labs.commands.count import keep
+from labs.equipment.interrupts import ended_as_by_ctrl_c
+with suppress(KeyboardInterrupt), ended_as_by_ctrl_c():  # that is what it is to one who does not wait yet
+    keep(SimpleNamespace(bootstrap_servers="127.0.0.1:1", external=False), SimpleNamespace(topics=["kept"]))
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_kafka_of_its_own_is_kept_until_ctrl_c_or_the_end_of_its_terminal(number):
+    with subprocess.Popen([sys.executable, "-c", KEEPS], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "Ctrl-C ends it" in process.stdout.readline()
+        process.send_signal(number)
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+        assert process.stdout.read() == "ended\n"
 
 
 @pytest.mark.parametrize("option", [(), ("--json",)])

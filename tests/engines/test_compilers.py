@@ -27,7 +27,7 @@ def test_a_run_has_the_quick_compiler_alone_unless_it_is_long(engine, long_run, 
     try:
         [java] = eventually(lambda: javas(running.pid), 120)
     finally:
-        running.kill()
+        running.close()
     assert set(QUICK_SPARK) & set(java) == (set() if long_run else set(QUICK_SPARK))
 
 

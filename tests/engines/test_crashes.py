@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
+from labs.engines.program import TEMPORARY
 from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
 from labs.runs.engine_kills import draw_kills, results_by_window, slices
@@ -52,6 +53,7 @@ def killed_once(engine, exactly_once, broker, tmp_path, attempt=1):
     before = leftovers()
     run = run_engine(ENGINES[engine], work, LOG, kills=1, seed=6 + attempt)
     assert leftovers() <= before
+    assert not (folder / TEMPORARY).exists()
     assert forgetful_topics(broker.bootstrap_servers, name) == []
     assert (len(run.kills), len(run.recoveries)) == (1, 1), run.audit
     return run.audit

@@ -59,8 +59,9 @@ def kept(own):
     return lambda broker=own: read(broker, name)
 
 
-def produce(broker, topic: str, *values: bytes) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+def produce(broker, topic: str, *values: bytes, compression: str = "none") -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "compression.type": compression, "log_level": 0}
+    producer = Producer(settings)
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(30) == 0
@@ -85,6 +86,13 @@ def test_what_is_written_can_be_read(broker, topic):
     name = topic()
     produce(broker, name, b"one", b"two")
     assert read(broker, name) == [b"one", b"two"]
+
+
+def test_what_java_unpacks_to_read_a_compressed_record_goes_with_the_broker(broker, topic):
+    name = topic()
+    produce(broker, name, *[b"x" * 100] * 100, compression="lz4")
+    assert len(read(broker, name)) == 100
+    assert list(broker.nodes[0].directory.glob("liblz4*"))
 
 
 def test_two_brokers_at_once_know_nothing_of_each_other(broker, own, topic):

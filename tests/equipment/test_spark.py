@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +10,14 @@ import pyspark
 import pytest
 from jgo.constants import default_jgo_cache
 
+from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_log, spark_session
 
 LABS = Path(spark_session.__code__.co_filename).parents[1]
 
-# What a lesson does: a broker, a batch and a streaming query over a topic.
+# What a lesson does: a broker, a batch and a streaming query over a topic. Then its kernel is killed, Java and all.
 LESSON = """
-import json, sys
+import json, os, sys
 import labs
 from confluent_kafka import Producer
 from labs.equipment.broker import open_broker
@@ -41,7 +43,8 @@ with open_broker() as broker:
         "checkpointLocation", sys.argv[1]
     ).trigger(availableNow=True).start().awaitTermination()
 stream = {bytes(row.key).decode(): row["count"] for row in streamed}
-print(json.dumps({"labs": labs.__file__, "java": find_java().origin, "batch": batch, "stream": stream}))
+print(json.dumps({"labs": labs.__file__, "java": find_java().origin, "batch": batch, "stream": stream}), flush=True)
+os.killpg(0, 9)
 """
 
 
@@ -61,6 +64,7 @@ def elsewhere(root):
         "PYTHONPATH": str(root),
         "SPARK_HOME": str(root / "another Spark"),
         "JGO_CACHE_DIR": str(root / "jar cache"),
+        "TMPDIR": str(root / "temporary files"),
     }
     environment.pop("JAVA_HOME", None)
     chmod = root / "path" / "chmod"
@@ -68,7 +72,9 @@ def elsewhere(root):
     chmod.write_text(f'#!/bin/sh\necho "$@" >> "{root}/chmod calls"\nexec {shutil.which("chmod")} "$@"\n')
     chmod.chmod(0o755)
     command = [sys.executable, "-c", LESSON, (root / "check point").as_uri()]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    (root / "temporary files").mkdir()
+    options = {"cwd": root, "env": environment, "capture_output": True, "text": True, "start_new_session": True}
+    return subprocess.run(command, **options)
 
 
 def path_without_java(path: Path) -> Path:
@@ -81,7 +87,7 @@ def path_without_java(path: Path) -> Path:
 
 
 def result(ran: subprocess.CompletedProcess) -> dict:
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
     return json.loads(ran.stdout)
 
 
@@ -106,6 +112,11 @@ def test_no_process_is_started_for_the_files_of_the_checkpoint(root, elsewhere):
     result(elsewhere)
     calls = root / "chmod calls"
     assert not calls.exists() or "/offsets/" not in calls.read_text()
+
+
+def test_killed_with_its_java_it_leaves_no_file(root, elsewhere):
+    result(elsewhere)
+    eventually(lambda: not list((root / "temporary files").iterdir()), timeout=60)
 
 
 def test_a_second_call_returns_the_same_session(spark):

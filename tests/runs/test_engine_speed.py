@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 
 import pytest
@@ -42,11 +43,15 @@ def test_a_backlog_is_drained_then_each_result_is_timed_and_all_is_judged(work):
     assert run.memory_mb > 100
 
 
-def test_an_engine_that_ends_by_itself_is_told_of_and_judged_by_what_it_wrote(work):
+def test_an_engine_that_ends_by_itself_is_told_of_and_judged_by_what_it_wrote(work, tmp_path, monkeypatch):
+    place = tmp_path / "temporary files"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
     run = run_speed(KilledAtOnce(), work, LOG, BACKLOG, seconds=6.0)
     assert (run.first_result, run.drained, run.latencies) == (None, None, ())
     assert "ended by itself" in run.audit.reason
     assert run.audit.verdict is not Verdict.VALID
+    assert not list(place.iterdir())
 
 
 def test_a_pace_begins_when_it_is_asked_for(work):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import uuid
+from typing import Any
 
 import pyarrow
 import pytest
@@ -10,6 +13,7 @@ from confluent_kafka import KafkaException
 from kafka.errors import InvalidProducerEpochError
 
 from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.record_batch import ProducerId
@@ -55,6 +59,23 @@ class Sink:
 @pytest.fixture
 def sink(broker) -> Sink:
     return Sink(broker.bootstrap_servers)
+
+
+def test_address_that_never_answers_does_not_use_up_the_patience(broker, topic, monkeypatch):
+    """A host that is switched off says nothing, not even no; kafka-python would wait for its answer till the end."""
+    name = topic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        chosen = [f"127.0.0.1:{silent.getsockname()[1]}", broker.bootstrap_servers]
+        cluster, asked = Cluster({"bootstrap_servers": chosen}), list[Any]()
+
+        def the_silent_one_first(nodes):
+            asked.append(next(each for each in nodes if each.port == int(chosen[bool(asked)].rpartition(":")[2])))
+            return asked[-1]
+
+        monkeypatch.setattr(random, "choice", the_silent_one_first)
+        assert cluster.partitions(name, Patience(60)) == 1
+        assert [each.port for each in asked][:2] == [int(each.rpartition(":")[2]) for each in chosen]
+        cluster.close()
 
 
 @pytest.mark.parametrize("committed", [True, False])

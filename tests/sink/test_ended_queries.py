@@ -10,6 +10,7 @@ import psutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.errors import BatchFailed
 from exactly_once_kafka.executors.shared_transaction import SharedTransaction
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
@@ -17,10 +18,12 @@ from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.partition_writer import PartitionWriter
 from exactly_once_kafka.real_time.task import Task
 from exactly_once_kafka.real_time.task_writer import TaskWriter
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
 from tests.sink.conftest import Copying, numbers_in
 
 EVERY = list(range(30))
+LIKE_A_RUN = "0d1e2f3a-4b5c-4d6e-8f70-18293a4b5c6d"
 EVEN = "int(string(value)) % 2 = 0"
 
 
@@ -66,10 +69,6 @@ def failing():
     raise RuntimeError("amid the query")
 
 
-def too_slow(*_):
-    raise TimeoutError("too slow")
-
-
 def test_marker_store_that_is_dropped_is_gone_at_once(broker, topic):
     gc.collect()
     gc.disable()
@@ -109,16 +108,33 @@ def test_task_of_the_real_time_sink_leaves_nothing_behind(broker, topic):
 
 
 @pytest.mark.parametrize("writers", ["driver", "executors"])
-def test_other_part_of_a_batch_is_refused_and_not_left_out(copy, sink_for, writers):
+def test_other_part_of_a_batch_is_refused_and_not_left_out_nor_after_a_restart(copy, sink_for, writers):
     sink = sink_for(writers=writers)
 
     def by_parts(rows, batch_id):
         sink(rows.where(EVEN), batch_id)
         sink(rows.where(f"NOT {EVEN}"), batch_id)
 
-    with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+            copy(by_parts)
+    ExactlyOnceKafkaSink._handed_over.clear()  # as in a new process
+    with pytest.raises(StreamingQueryException, match="published by no restart"):
         copy(by_parts)
     assert copy.published(sink) == [n for n in EVERY[:10] if n % 2 == 0]
+
+
+@pytest.mark.parametrize("groups", [("etl", "etl"), (LIKE_A_RUN, LIKE_A_RUN[::-1])])
+def test_other_part_of_a_batch_is_refused_though_its_job_group_is_somebody_elses(copy, sink_for, groups):
+    sink = sink_for()
+
+    def by_parts(rows, batch_id):
+        for group, part in zip(groups, (EVEN, f"NOT {EVEN}"), strict=True):
+            rows.sparkSession.sparkContext.setJobGroup(group, "as the UI shows it")
+            sink(rows.where(part), batch_id)
+
+    with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+        copy(by_parts)
 
 
 def test_other_part_of_a_batch_is_refused_though_another_sink_has_the_name(copy, sink_for):
@@ -144,12 +160,13 @@ def test_the_same_rows_may_be_handed_over_again(copy, sink_for):
     assert copy.published(sink) == EVERY
 
 
-def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, sink_for):
+@pytest.mark.parametrize("group", ["etl", LIKE_A_RUN])
+def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, sink_for, group):
     """Spark keeps the run's id there; the sink takes it for a run's id no longer, and asks who runs each time."""
     sink, seen = sink_for(), list[bool]()
 
     def grouped(rows, batch_id):
-        rows.sparkSession.sparkContext.setJobGroup("etl", "as the UI shows it")
+        rows.sparkSession.sparkContext.setJobGroup(group, "as the UI shows it")
         seen.append(sink.batch_of(rows, batch_id).stopped())
         sink(rows, batch_id)
         if len(seen) == 1:
@@ -163,7 +180,11 @@ def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, s
     assert not any(seen)
 
 
-def test_batch_that_failed_is_begun_as_if_nothing_were_known(copy, sink_for, monkeypatch):
+@pytest.mark.parametrize("error", [TimeoutError, BatchFailed])
+def test_batch_that_failed_is_begun_as_if_nothing_were_known(copy, sink_for, monkeypatch, error):
+    def too_slow(*_):
+        raise error("too slow")
+
     sink, clusters = sink_for(writers="executors"), []
 
     def fails(rows, batch_id):

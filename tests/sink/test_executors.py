@@ -415,10 +415,19 @@ def with_a_lock():
         {"sasl_mechanism": "GSSAPI"},
         {"sasl_mechanism": "OAUTHBEARER", "security_protocol": "SASL_PLAINTEXT", "oauth_cb": with_a_lock()},
         {"partitioner": "consistent"},
+        {"broker_address_family": "v4"},
         {"security_protocol": "SSL", "ssl_ca_location": "probe"},
         {"security_protocol": "SSL", "ssl_ca_location": "/etc/ssl/certs"},
     ],
-    ids=["token of nobody", "Kerberos", "token of a function that stays here", "partitioner", "wherever", "a folder"],
+    ids=[
+        "token of nobody",
+        "Kerberos",
+        "token of a function that stays here",
+        "partitioner",
+        "address family",
+        "wherever",
+        "a folder",
+    ],
 )
 def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to_four, option, caplog):
     assert to_four.sink(**option).writers == "driver"

@@ -6,10 +6,11 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from exactly_once_kafka import marker as marker_module
+from exactly_once_kafka import marker_topic
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.options import producer_settings
@@ -115,6 +116,14 @@ def test_marker_is_written_behind_rows_that_go_to_its_own_partition(
     publish_rows(sink, spark.range(count).selectExpr(*columns))
     *keys, last = [(m.key() or b"").decode() for m in read_committed(broker.bootstrap_servers, shared)]
     assert (sorted(keys), last) == ([*map(str, range(count))], sink.name)
+
+
+def test_refusal_of_yesterday_is_none_of_today(broker, topic, monkeypatch):
+    store = MarkerStore("sink", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
+    for code in (KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN):
+        store._refusal.note(KafkaError(code))
+    monkeypatch.setattr(marker_topic, "SLICE", 0.0)  # no answer comes in the first one
+    assert store.topic.id(Patience(30))
 
 
 def test_address_that_leads_nowhere_is_no_reason_to_give_up_while_there_is_another():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from types import SimpleNamespace
 from typing import Any
@@ -72,6 +73,46 @@ class Leader:
     def add(self, node, transactional_id, topic, partition, content):
         self.sent.append((content, Future()))
         return self.sent[-1][1]
+
+
+class Slow(Leader):
+    """Takes four seconds for each answer, and answers one partition after the other."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        self._now = 0.0
+        monkeypatch.setattr(time, "monotonic", lambda: self._now)
+
+    def is_told_to_wait(self, node):
+        return False
+
+    def wait(self, seconds):
+        unanswered = [each for each in self.sent if not each[1].is_done]
+        if seconds and unanswered:
+            self._now += 4
+            reply([min(unanswered, key=lambda each: each[0])], NoError)
+
+
+def test_leader_that_answers_for_one_partition_is_not_silent_about_another(monkeypatch):
+    cluster: Any = Slow(monkeypatch)
+    writers = [PartitionWriter(cluster, "id", topic, 0) for topic in ("a", "b")]
+    for writer in writers:
+        for n in range(4):
+            writer.add(Piece(f"{writer.topic}{n}".encode(), records=1))
+    send(cluster, writers, 10, lambda: None)
+    assert [writer.acknowledged for writer in writers] == [4, 4]
+
+
+def test_partition_that_nobody_leads_is_looked_up_again(monkeypatch):
+    cluster: Any = Leader()
+    looked = []
+    monkeypatch.setattr(cluster, "leader", lambda *_: None)
+    monkeypatch.setattr(cluster, "look_again", lambda: looked.append(True))
+    writer = PartitionWriter(cluster, "id", "topic", 0)
+    writer.add(Piece(b"0", records=1))
+    writer.step()
+    assert "nobody leads topic-0" in str(writer.trouble)
+    assert looked
 
 
 def contents(sent):

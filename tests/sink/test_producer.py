@@ -60,6 +60,13 @@ def test_preparation_that_nobody_waits_for_any_longer_leaves_none_either(nobody,
     eventually(newcomers.all_gone, timeout=30)
 
 
+@pytest.mark.parametrize("nobody", [60_000], indirect=True)
+def test_preparation_that_is_given_up_leaves_none_either(nobody, no_collection):
+    newcomers, pending = Newcomers(), PendingProducer(nobody)
+    pending.give_up()
+    eventually(newcomers.all_gone, timeout=30)
+
+
 @pytest.mark.parametrize("nobody", [1000], indirect=True)
 def test_failure_is_raised_to_who_waits(nobody):
     with pytest.raises(KafkaException):

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.batch import Batch, Marker, Unfit, is_done
 from exactly_once_kafka.errors import SinkRefused
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.options import producer_settings
@@ -193,6 +193,15 @@ def test_name_of_a_sink_for_micro_batches_is_refused(broker, topic):
     store.overwrite(Marker(4, "query", '{"offsets":1}'), producer, Patience(30))
     with pytest.raises(SinkRefused, match="a sink for micro-batches"):
         Birth(Task(name, 0, 5, "query"), settings, store, 30).check()
+
+
+def test_name_of_a_real_time_sink_is_refused_to_one_for_micro_batches(broker, topic):
+    servers, name = broker.bootstrap_servers, topic()
+    settings = producer_settings(name, servers, {})
+    store = MarkerStore(name, topic(cleanup_policy="compact"), servers, settings)
+    Birth(Task(name, 0, 0, "query"), settings, store, 30).note()
+    with pytest.raises(Unfit, match='committed: "real-time"'):  # epoch 0 is in Spark's log, and may be 1 in Kafka alone
+        is_done(store.read(Patience(30)), Batch("query", 1, "{}", "{}"))
 
 
 def test_rows_without_their_source_are_refused(spark, broker, numbers, topic, tmp_path):

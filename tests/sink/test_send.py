@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 import uuid
 
@@ -108,6 +109,12 @@ def at_most_a_megabyte(spark):
 def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark, at_most_a_megabyte):
     with pytest.raises(BatchFailed, match=r"larger than .* spark\.driver\.maxResultSize \(1g"):
         list(ArrowRows(spark.range(300_000, numPartitions=2)))
+
+
+def test_batch_that_the_temporary_directory_does_not_take_says_so(spark, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with pytest.raises(BatchFailed, match=r"temporary directory: .*/nowhere.*set TMPDIR"):
+        list(ArrowRows(spark.range(300_000, numPartitions=2), in_memory=10))
 
 
 @pytest.mark.parametrize(("rows", "for_driver"), [(0, True), (1, True), (100, True), (101, False), (100_000, False)])
