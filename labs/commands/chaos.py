@@ -88,8 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
     directory = arguments.output.resolve() / f"chaos-{plan.sink}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
     screen = Screen(plan)
     console = plain_console(stderr=True)
-    with Live(screen, console=console, refresh_per_second=4, transient=True):
-        report = run_chaos(plan, directory, screen.strikes.append, screen.see)
+    try:
+        with Live(screen, console=console, refresh_per_second=4, transient=True):
+            report = run_chaos(plan, directory, screen.strikes.append, screen.see)
+    except KeyboardInterrupt:
+        console.print(f"what there is of it is kept: {directory}", soft_wrap=True, highlight=False)
+        raise
     numbers = json.dumps(report.as_dict(), indent=2)
     (directory / "report.json").write_text(numbers)
     plot = directory / "timeline.png"

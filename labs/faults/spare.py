@@ -1,7 +1,11 @@
 """Keep one driver warm beside the one that works, so that the next takes over in a second or two and not in ten.
 
+    def attempt(number):
+        with spare.take(**options) as job:
+            job.wait()
+
     with HotSpare() as spare:
-        Supervisor(lambda attempt: spare.take(**options).wait(), delay=0).run()
+        Supervisor(attempt, delay=0).run()
 
 Guarantee: `take` always returns a job that was told to go on, be it a cold one, and at most one spare waits. Where it
 stops: a spare that is still getting warm takes over when its session is up, hardly sooner than a cold start; and while

@@ -6,9 +6,11 @@ Executors in processes of their own: see test_executors_on_a_cluster.
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 import threading
 import uuid
+import weakref
 from typing import Any
 
 import pyarrow
@@ -53,6 +55,7 @@ class Copy:
     def __init__(self, spark, servers, partitions, driver_rows=0, columns=("string(value % 50) AS key",)):
         self._driver_rows, self._columns = driver_rows, columns
         self._spark, self.servers, self._checkpoint = spark, servers, tempfile.mkdtemp(prefix="labs-checkpoint-")
+        weakref.finalize(self, shutil.rmtree, self._checkpoint, True)
         self.topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", partitions)
         self.points = FaultPoints()
 

@@ -25,7 +25,8 @@ from labs.equipment.spark import spark_session
 
 servers, topic, what = sys.argv[1:]
 spark = spark_session("end")
-source = Path(tempfile.mkdtemp())
+directory = tempfile.TemporaryDirectory()
+source = Path(directory.name)
 (source / "line").write_text("a batch")
 sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors", driver_rows=0)
 rows = spark.readStream.text(str(source))

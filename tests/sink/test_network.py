@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import threading
 import time
+import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +65,7 @@ class Run:
     def __init__(self, spark, servers, topic, expected):
         self._spark, self._servers, self._expected = spark, servers, expected
         self.topic, self.points, self._checkpoint = topic, FaultPoints(), tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, self._checkpoint, True)
         create_topic(servers, topic, 1)
 
     def start(self, sink=ExactlyOnceKafkaSink, **options: Any):

@@ -121,7 +121,7 @@ class Example:
         (self._directory / "example.py").write_text(code)
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environment |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
-        environment["JDK_JAVA_OPTIONS"] = " ".join(QUICK_SPARK)
+        environment["JDK_JAVA_OPTIONS"] = " ".join([*QUICK_SPARK, f'"-Djava.io.tmpdir={self._directory}"'])
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._python, "example.py"],

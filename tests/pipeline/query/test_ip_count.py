@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-
 import pytest
 from confluent_kafka import Producer
 
@@ -15,9 +13,9 @@ from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
 
 @pytest.fixture
-def run(spark, broker, topic):
+def run(spark, broker, topic, tmp_path):
     """Run the query over a source topic to its end; the same checkpoint and results topic each time."""
-    servers, checkpoint, results = broker.bootstrap_servers, tempfile.mkdtemp(), topic()
+    servers, checkpoint, results = broker.bootstrap_servers, str(tmp_path / "checkpoint"), topic()
     sink = AtLeastOnceKafkaSink(results, bootstrap_servers=servers)
 
     def run(source):
@@ -55,7 +53,7 @@ def test_closing_records_close_every_window_and_are_never_counted(run, broker, t
     assert run(source)[1] == expected
 
 
-def test_malformed_records_are_counted_and_can_be_selected(run, spark, broker, topic):
+def test_malformed_records_are_counted_and_can_be_selected(run, spark, broker, topic, tmp_path):
     source, side_channel = topic(), topic()
     malformed = ["", "nonsense", "12,", ",192.0.2.1", "999999999999999,192.0.2.1", "-5,192.0.2.1", "1,a,b", "1.5,x"]
     produce(broker, source, *malformed, f"{START_MS},192.0.2.1", f"{START_MS + 20_000},-")
@@ -67,7 +65,7 @@ def test_malformed_records_are_counted_and_can_be_selected(run, spark, broker, t
 
     sink = AtLeastOnceKafkaSink(side_channel, bootstrap_servers=broker.bootstrap_servers)
     records = ip_count.read_source(spark, broker.bootstrap_servers, source)
-    ip_count.start_query(ip_count.rejected(records), sink, tempfile.mkdtemp()).awaitTermination()
+    ip_count.start_query(ip_count.rejected(records), sink, str(tmp_path / "aside")).awaitTermination()
     aside = {m.key(): m.value() for m in read_to_end(broker.bootstrap_servers, side_channel, "read_committed")}
     assert aside == {f"0:{offset}".encode(): value.encode() for offset, value in enumerate(malformed)}
 
