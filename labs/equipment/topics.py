@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
-from kafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 
 from labs.equipment.eventually import eventually
 
@@ -53,7 +59,7 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replica
     configs = {key.replace("_", "."): value for key, value in settings.items()}
     with admin(bootstrap_servers) as client:
         try:
-            client.create_topics([NewTopic(name, partitions, replication, topic_configs=configs)])
+            _twice(lambda: client.create_topics([NewTopic(name, partitions, replication, topic_configs=configs)]))
         except TopicAlreadyExistsError:
             return name
         except BrokerResponseError as error:
@@ -61,6 +67,14 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replica
             raise TopicRefused(f"topic {name!r} was not created: {said[2] if said else error}") from error
     eventually(lambda: len(end_offsets(bootstrap_servers, name)) == partitions)
     return name
+
+
+def _twice(ask: Callable[[], object]) -> None:
+    """Ask once more what was not answered in time: a broker on a busy machine may need more than its ten seconds."""
+    try:
+        ask()
+    except RequestTimedOutError:
+        ask()
 
 
 def remove_topics(bootstrap_servers: str, *names: str) -> None:
