@@ -18,7 +18,9 @@ from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.query import NoQuery, RunningQuery, run_of
 from exactly_once_kafka.resting import begins
 
-ADOPTED = "adopted"  # stands for a plan: the batch counts as done because an operator said so
+# What may stand for a plan in a marker.
+ADOPTED = "adopted"  # the batch counts as done because an operator said so
+REAL_TIME = '"real-time"'  # it is a RealTimeKafkaSink's, and says which query the name belongs to; of batches nothing
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Marker:
-    """This batch was the last to be committed. `plan` is ADOPTED, or None if an older version of a sink wrote it."""
+    """This batch was the last to be committed. `plan` is ADOPTED, REAL_TIME, or None if an older version wrote it."""
 
     batch_id: int
     query_id: str
@@ -61,6 +63,8 @@ def is_done(marker: Marker | None, batch: Batch) -> bool:
         raise Unfit("no marker: nothing was ever committed under this name, or its marker was deleted")
     if marker.query_id != batch.query_id:
         raise Unfit(f"batch {marker.batch_id} was committed by another query ({marker.query_id})")
+    if marker.plan == REAL_TIME:
+        raise Unfit("the name is that of a RealTimeKafkaSink, whose markers say nothing of batches")
     if marker.batch_id == batch.batch_id:
         if marker.plan in (batch.plan, ADOPTED):
             return True

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException
 
-from exactly_once_kafka.batch import ADOPTED, Marker
+from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, topic_for
 from exactly_once_kafka.options import producer_settings
@@ -101,6 +101,8 @@ def _why_unreachable(error: KafkaError, arguments: argparse.Namespace) -> str:
 def describe(marker: Marker | None) -> str:
     if marker is None:
         return "no marker: nothing was committed under this name, or the topic was deleted"
+    if marker.plan == REAL_TIME:
+        return f"the name is that of a RealTimeKafkaSink, in query {marker.query_id}"
     planned = "" if marker.plan in (None, ADOPTED) else f", as it was planned: {shown(marker.plan, None)}"
     return f"batch {marker.batch_id} of query {marker.query_id} was committed last{planned}"
 

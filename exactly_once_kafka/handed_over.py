@@ -4,7 +4,7 @@
         sink(rows.where("kind = 'a'"), batch_id)
         sink(rows.where("kind = 'b'"), batch_id)  # the marker says that the batch is done
 
-Known is what this process has published last under each name.
+Known is what was handed over last in this process, under each name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exactly_once_kafka.batch import Batch
 
 
 class HandedOver(NamedTuple):
-    """What was published of a batch, or is to be."""
+    """What was handed over of a batch."""
 
     batch: Batch
     rows: DataFrame

@@ -127,9 +127,9 @@ class ExactlyOnceKafkaSink(BatchSink):
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         check_columns(rows, self.topic)
         with self._at_work(), contextlib.closing(KafkaBatches(rows, self.topic)) as batches:
-            if self._pending is not None and self._pending.few_rows:
-                batches.begin()  # Spark computes while it is found out which batch this is
             try:
+                if self._pending is not None and self._pending.few_rows:
+                    batches.begin()  # Spark computes while it is found out which batch this is
                 self._publish(batches, self.batch_of(rows, batch_id))
             except Exception:
                 self._forget_what_was_learnt()
@@ -197,7 +197,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 self._pending = None
                 last = self._handed_over.get(self._store.place)
                 if last is not None and self._query is not None and last.batch.run == self._query.run:
-                    del self._handed_over[self._store.place]
+                    self._handed_over.pop(self._store.place, None)
                 self._store.rest()
                 if self._coordinator is not None:
                     self._coordinator.rest()
@@ -218,9 +218,9 @@ class ExactlyOnceKafkaSink(BatchSink):
         if last is not None and last.is_other_part(handed_over):
             raise SinkRefused(
                 f"sink {self.name!r} refuses batch {batch.batch_id} of query {batch.query_id}: other rows of it were "
-                "handed over before, and are published. Hand over all rows of a batch at once, as a union; or use "
-                "sinks of different names. For this batch it is too late: the marker says that it is done, so the rows "
-                "that are refused here are published by no restart, nor by a query that was mended"
+                "handed over before. Hand over all rows of a batch at once, as a union; or use sinks of different "
+                "names. For this batch it is too late: its marker came with the first rows that were ever handed over, "
+                "and says that it is done. The others are published by no restart, nor by a query that was mended"
             )
 
     def _forget_what_was_learnt(self) -> None:

@@ -26,7 +26,7 @@ from exactly_once_kafka.executors.produce_requests import ProduceRequests
 from exactly_once_kafka.patience import SLICE, Patience
 
 RETRY = 0.02  # seconds between two tries
-FIRST_TRY = 2  # seconds for one address, which may lead nowhere, before another is tried; then twice as long
+ONE_ADDRESS = 10  # seconds for an address, which may lead nowhere; then another may be tried
 SETTINGS = {
     "max_in_flight_requests_per_connection": 1000,  # each writer counts its own
     "reconnect_backoff_max_ms": 500,
@@ -44,7 +44,6 @@ class Cluster:
     def __init__(self, settings: Mapping[str, Any]):
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
-        self._try_for = float(FIRST_TRY)
         self.produces = ProduceRequests(self.send)  # are sent when they are waited for
         # kafka-python, left to itself, logs an error for what it finds half gone when it is collected.
         self._end = weakref.finalize(self, _close, self._manager, self._net, os.getpid())
@@ -111,7 +110,7 @@ class Cluster:
     def connect(self, patience: Patience) -> None:
         """Connect, unless that is done."""
         if not self._manager.bootstrapped:
-            seconds, self._try_for = self._try_for, min(2 * self._try_for, patience.seconds)
+            seconds = min(patience.seconds, ONE_ADDRESS)
             self._answer(self._manager.bootstrap_async(timeout_ms=seconds * 1000), patience)
 
     def look_again(self) -> Future:

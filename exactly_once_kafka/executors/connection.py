@@ -22,7 +22,7 @@ NAMES = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
 }
-OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "broker.address.family")
+OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm", "sasl.oauthbearer.config"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -33,6 +33,8 @@ def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
     unknown = [key for key in settings if key.startswith(OF_LOGIN) and key not in UNDERSTOOD]
     if unknown:
         raise ValueError(f"executors cannot connect with {', '.join(unknown)}")
+    if (family := settings.get("broker.address.family", "any")) != "any":
+        raise ValueError(f"executors connect by any address family, and broker.address.family is {family!r}")
     authority = connection.get("ssl_cafile")
     if authority and (authority == "probe" or Path(authority).is_dir()):
         raise ValueError(f"executors take certificates from a file, and ssl.ca.location is {authority!r}")

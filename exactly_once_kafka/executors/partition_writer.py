@@ -8,7 +8,7 @@ that overtook another is refused and comes again in its turn.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -148,14 +148,18 @@ def send(
         busy = [writer for writer in writers if not writer.done]
         if not busy or sum(writer.waiting for writer in busy) < most:
             return
-        heard: dict[int | None, float] = {}  # leader -> when it acknowledged something last
+        by_leader = defaultdict[int | None, list[PartitionWriter]](list)
         for writer in writers:
-            heard[writer.leader] = max(writer.heard, heard.get(writer.leader, began))
-        slowest = min(busy, key=lambda writer: heard[writer.leader])
-        if cluster.is_told_to_wait(slowest.leader):
-            slowest.heard = time.monotonic()
-        elif time.monotonic() - heard[slowest.leader] > seconds:
-            why = f"; last: {slowest.trouble}" if slowest.trouble else ""
-            raise TimeoutError(f"{slowest.topic}-{slowest.partition} acknowledged nothing for {seconds:g} s{why}")
+            by_leader[writer.leader].append(writer)
+        for leader, led in by_leader.items():
+            _listen(led, time.monotonic() if cluster.is_told_to_wait(leader) else began, seconds)
         look()
         cluster.wait(min(writer.idle for writer in busy))
+
+
+def _listen(led: Sequence[PartitionWriter], since: float, seconds: float) -> None:
+    """Raise TimeoutError if the one who leads these partitions owes answers and has given none for so long."""
+    busy = [writer for writer in led if not writer.done]
+    if busy and time.monotonic() - max(since, *(writer.heard for writer in led)) > seconds:
+        why = next((f"; last: {writer.trouble}" for writer in busy if writer.trouble), "")
+        raise TimeoutError(f"{busy[0].topic}-{busy[0].partition} acknowledged nothing for {seconds:g} s{why}")

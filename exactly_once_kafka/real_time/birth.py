@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.batch import REAL_TIME, Marker
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.real_time.task import Task
-
-# Stands for a plan, so that a sink for micro-batches takes this for no batch of its own; None once stood here.
-BORN = '"real-time"'
 
 
 class Birth:
@@ -37,7 +34,7 @@ class Birth:
             return
         producer = PendingProducer(self._settings).take(self.patience)
         if not self._is_noted():  # nobody else can note it from here on
-            self._store.overwrite(Marker(0, self._task.query_id, BORN), producer, self.patience)
+            self._store.overwrite(Marker(0, self._task.query_id, REAL_TIME), producer, self.patience)
 
     def check(self) -> None:
         """Refuse unless the name is this query's, or nobody's yet in epoch 0."""
@@ -55,9 +52,6 @@ class Birth:
         noted = self._store.read(self.patience, undecided)
         if noted is not None and noted.query_id != self._task.query_id:
             raise self._task.refusal(f"the name is that of query {noted.query_id}")
-        if noted is not None and noted.plan not in (
-            BORN,
-            None,
-        ):  # its last batch may be in Kafka and not in Spark's log
+        if noted is not None and noted.plan not in (REAL_TIME, None):  # its last batch may be in Kafka alone
             raise self._task.refusal("the name is that of a sink for micro-batches, whose markers say nothing here")
         return noted is not None

@@ -39,7 +39,7 @@ def measure(records: int = 1_000_000, rounds: int = 3) -> Iterator[tuple[str, fl
 def _count(servers: str, source: str, master: str) -> float:
     results = create_topic(servers, f"results_{uuid.uuid4().hex[:8]}", 1)
     with (
-        tempfile.TemporaryDirectory() as checkpoint,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint,
         JobProcess(
             environment={"SPARK_MASTER": master},
             bootstrap_servers=servers,

@@ -110,7 +110,7 @@ def run_traffic(
     source, topic = create_topic(bootstrap_servers, f"in-{name}", 1), create_topic(bootstrap_servers, f"out-{name}", 1)
     results = count_ips(read_source(spark, bootstrap_servers, source))
     interval = f"{round((trigger or 0) * 1000)} milliseconds"
-    checkpoint = tempfile.TemporaryDirectory()
+    checkpoint = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     query = start_query(results, SINKS[sink](topic, bootstrap_servers), checkpoint.name, processingTime=interval)
     watcher, closable = Watcher(bootstrap_servers, topic), dict[int, float]()
     requests = Traffic(requests=1 << 40, rate=RATE / SPEED, clients=CLIENTS, disorder_ms=0, bursts=False)

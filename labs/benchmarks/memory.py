@@ -63,7 +63,7 @@ def _batch(spark: SparkSession, servers: str, rows: int) -> tuple[dict[str, int]
             if number == 0:
                 sink(batch, number)
 
-        checkpoint = tempfile.TemporaryDirectory()
+        checkpoint = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         query = values.writeStream.option("checkpointLocation", checkpoint.name).foreachBatch(publish).start()
         try:
             eventually(lambda: query.exception() or query.lastProgress, timeout=3600)

@@ -54,7 +54,7 @@ def _latencies(spark: SparkSession, servers: str, way: str, seconds: int) -> dic
     name = uuid.uuid4().hex[:8]
     source, topic = create_topic(servers, f"{SOURCE_TOPIC}-{name}", 1), create_topic(servers, f"out-{name}", 1)
     readers = [_Reader(servers, topic, level) for level in LEVELS]
-    checkpoint = tempfile.TemporaryDirectory()
+    checkpoint = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     query = _start(way, read_source(spark, servers, source), servers, topic, checkpoint.name)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     try:

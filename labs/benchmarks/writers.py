@@ -68,7 +68,7 @@ def _batches(spark: SparkSession, servers: str, kind: str, writers: int, rows: i
         topic, topic, bootstrap_servers=servers, batch_headers=False, writers="executors", driver_rows=0
     )
     sink = sparks_own_sink(topic, servers) if kind == SPARKS else ours
-    checkpoint = tempfile.TemporaryDirectory()
+    checkpoint = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     writer = values.writeStream.option("checkpointLocation", checkpoint.name)
 
     def publish(batch: DataFrame, number: int) -> None:

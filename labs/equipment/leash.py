@@ -7,7 +7,11 @@ macOS).
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +57,15 @@ class Leash:
         """Let the child go: call once it has ended, since its id may be given to another process. Twice is once."""
         self._shell.kill()
         self._shell.communicate()
+
+
+@contextlib.contextmanager
+def directory_on_a_leash(prefix: str) -> Iterator[Path]:
+    """Make a temporary directory, and delete it at the end of the block or of this process, however that ends."""
+    directory = Path(tempfile.mkdtemp(prefix=prefix))
+    leash = Leash(directory)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        leash.release()

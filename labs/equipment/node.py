@@ -24,6 +24,7 @@ from labs.equipment.ports import PortTaken, require_free
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
 TLS_ALERT = b"\x15\x03"  # what a TLS server says to somebody who speaks anything else
+TEMPORARY = "tmp"  # Java's, in the directory
 CONFIG = "server.properties"
 CONTROLLER_CONFIG = "controller.properties"
 CLEAN_ENDS = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
@@ -150,6 +151,8 @@ class Node:
                 f"the disk of {self.directory} has {free >> 20} MB left, and a broker needs {LEAST_SPACE >> 20} MB; "
                 "free some, or give it a directory on another disk (TMPDIR says where a temporary one is made)"
             )
+        shutil.rmtree(self.directory / TEMPORARY, ignore_errors=True)  # a JVM that was killed has left some there
+        (self.directory / TEMPORARY).mkdir()
         _write_properties(self.directory / CONFIG, self._properties)
         data = self.directory / "data"
         if is_formatted(data) or format_from_kept(self._properties, self._cluster_id, data):
@@ -187,7 +190,7 @@ class Node:
             *("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", *self._jvm_options, *archive_options("broker")),
             f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
             "-Dlabs.log.level=info",
-            f"-Djava.io.tmpdir={self.directory.absolute()}",  # what a killed JVM leaves there goes with the data
+            f"-Djava.io.tmpdir={self.directory.absolute() / TEMPORARY}",
             "-Djava.awt.headless=true",
             *("-cp", os.pathsep.join(map(str, broker_jars())), main, *arguments),
         ]

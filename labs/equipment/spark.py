@@ -27,6 +27,7 @@ from labs.equipment.node import LOG4J, QUICK_SPARK
 from labs.equipment.without_pandas import look_for_numpy
 
 LOCAL_MASTER = "local[2]"
+_one_at_a_time = threading.Lock()
 # What a start needs, so that no garbage is collected before there is some: by default it is collected fifteen times.
 QUICK_DRIVER = (*QUICK_SPARK, "-XX:InitialHeapSize=448m", "-XX:NewSize=256m", "-XX:MetaspaceSize=192m")
 
@@ -106,7 +107,8 @@ def spark_log() -> Path:
 
 def _temporary() -> Path:
     """Return the directory of what this process's Spark leaves behind: below TMPDIR, until this process ends."""
-    return _temporary_on_a_leash()[0]
+    with _one_at_a_time:
+        return _temporary_on_a_leash()[0]
 
 
 @functools.cache

@@ -6,15 +6,12 @@ directory. Where it stops: of several brokers only the first one's clients come 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from labs.equipment.broker import BrokerError
-from labs.equipment.leash import Leash
+from labs.equipment.leash import directory_on_a_leash
 from labs.faults.proxy import proxied_broker
 
 
@@ -27,10 +24,7 @@ class RoomEquipment:
         self._frozen: set[int] = set()
         self._starting: set[int] = set()
         try:
-            self.directory = Path(tempfile.mkdtemp(prefix="labs-room-"))
-            self._stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            leash = Leash(self.directory)  # for an end that nobody hears of
-            self._stack.callback(leash.release)
+            self.directory = self._stack.enter_context(directory_on_a_leash("labs-room-"))
             broker, proxy = self._stack.enter_context(proxied_broker(nodes=nodes, directory=self.directory / "kafka"))
             self._stack.callback(broker.kill)  # before it is stopped: nobody needs its data any more
             self.broker, self.proxy = broker, proxy

@@ -94,7 +94,7 @@ class _Run:
         self.moments: dict[int, dict[str, float]] = {}
         topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", 1)
         rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")
-        with tempfile.TemporaryDirectory(prefix="labs-checkpoint-") as checkpoint:
+        with tempfile.TemporaryDirectory(prefix="labs-checkpoint-", ignore_cleanup_errors=True) as checkpoint:
             query = start_query(rows, self._timed(_sink(sink, topic, servers, self._note)), checkpoint)
             try:
                 query.awaitTermination()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from typing import Any, NamedTuple
 
 from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Engine, Work
 from labs.equipment.broker import Broker
-from labs.equipment.leash import Leash
+from labs.equipment.leash import directory_on_a_leash
 from labs.faults.proxy import Proxy, proxied_broker
 from labs.pipeline.log.generate import Traffic
 from labs.runs.engine_outage import OutageRun, run_outage
@@ -97,9 +95,7 @@ def compare(
     say: Say = lambda line: None,
 ) -> Iterator[Found]:
     """Run every engine in every trial, for each seed. Raises ValueError for too short a log, NotInstalled."""
-    directory = Path(tempfile.mkdtemp(prefix="labs-engines-"))
-    leash = Leash(directory)  # for an end that nobody hears of: Flink keeps its state there
-    try:
+    with directory_on_a_leash("labs-engines-") as directory:
         for seed, trial in itertools.product(seeds, trials):
             with contextlib.ExitStack() as opened:
                 if trial == "outage":
@@ -108,9 +104,6 @@ def compare(
                     broker, proxy = opened.enter_context(Broker()), None
                 bench = _Bench(directory, broker.bootstrap_servers, proxy, seed, size, say)
                 yield from bench.take_turns(trial, engines)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        leash.release()
 
 
 @dataclass(frozen=True)

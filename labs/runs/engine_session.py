@@ -124,9 +124,10 @@ class EngineSession:
     def kill(self) -> None:
         """Kill the engine."""
         assert self.process, "started"
-        self.process.close()
+        self.process.kill()
         self._committed = len(self.watcher.distinct)
         self.kills.append(self.now)
+        self.process.close()
 
     def start(self) -> None:
         """Start the engine, or start it again after a kill. Raises NotInstalled."""

@@ -91,7 +91,7 @@ def test_what_is_written_can_be_read(broker, topic):
 def test_what_java_unpacks_to_read_a_compressed_record_goes_with_the_broker(broker, topic):
     name = topic()
     produce(broker, name, *[b"x" * 100] * 100, compression="lz4")
-    assert list(broker.nodes[0].directory.glob("liblz4*"))
+    assert list(broker.nodes[0].directory.glob("tmp/liblz4*"))
 
 
 def test_two_brokers_at_once_know_nothing_of_each_other(broker, own, topic):

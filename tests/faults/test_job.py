@@ -88,8 +88,8 @@ def test_killed_job_leaves_no_temporary_file(job_options, tmp_path, monkeypatch)
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     with JobProcess(**job_options) as job:
         eventually(lambda: job.has_begun(1) or not job.running, timeout=300)
-        job.kill()
         assert list(place.glob("*/tmp/*/blockmgr-*")), "Spark keeps its temporary files somewhere else"
+        job.kill()
     assert not list(place.iterdir())
 
 

@@ -113,8 +113,10 @@ def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark,
 
 def test_batch_that_the_temporary_directory_does_not_take_says_so(spark, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    rows = ArrowRows(spark.range(300_000, numPartitions=2), in_memory=10)
+    eventually(lambda: not any(t.name == "rows-from-spark" for t in threading.enumerate()), timeout=60)
     with pytest.raises(BatchFailed, match=r"temporary directory: .*/nowhere.*set TMPDIR"):
-        list(ArrowRows(spark.range(300_000, numPartitions=2), in_memory=10))
+        list(rows)
 
 
 @pytest.mark.parametrize(("rows", "for_driver"), [(0, True), (1, True), (100, True), (101, False), (100_000, False)])
