@@ -32,7 +32,7 @@ class Batch:
     plan: str
     previous_plan: str | None = None  # None for batch 0
     stopped: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
-    run: str = field(default="", compare=False)  # of the query
+    run: str = field(default="", compare=False)  # of the query; "" for a batch that is made by hand
 
 
 @dataclass(frozen=True)

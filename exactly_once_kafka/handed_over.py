@@ -25,7 +25,7 @@ class HandedOver(NamedTuple):
 
     def is_other_part(self, later: HandedOver) -> bool:
         """Tell whether `later` is the same batch with rows that are computed otherwise."""
-        if _identity(self.batch) != _identity(later.batch) or self.rows is later.rows:
+        if not self.batch.run or _identity(self.batch) != _identity(later.batch) or self.rows is later.rows:
             return False
         try:
             return not self.rows.sameSemantics(later.rows)

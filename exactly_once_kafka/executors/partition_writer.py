@@ -152,14 +152,16 @@ def send(
         for writer in writers:
             by_leader[writer.leader].append(writer)
         for leader, led in by_leader.items():
-            _listen(led, time.monotonic() if cluster.is_told_to_wait(leader) else began, seconds)
+            if cluster.is_told_to_wait(leader):
+                led[0].heard = time.monotonic()  # it has said so
+            _listen(led, began, seconds)
         look()
         cluster.wait(min(writer.idle for writer in busy))
 
 
-def _listen(led: Sequence[PartitionWriter], since: float, seconds: float) -> None:
+def _listen(led: Sequence[PartitionWriter], began: float, seconds: float) -> None:
     """Raise TimeoutError if the one who leads these partitions owes answers and has given none for so long."""
     busy = [writer for writer in led if not writer.done]
-    if busy and time.monotonic() - max(since, *(writer.heard for writer in led)) > seconds:
+    if busy and time.monotonic() - max(began, *(writer.heard for writer in led)) > seconds:
         why = next((f"; last: {writer.trouble}" for writer in busy if writer.trouble), "")
         raise TimeoutError(f"{busy[0].topic}-{busy[0].partition} acknowledged nothing for {seconds:g} s{why}")

@@ -118,10 +118,13 @@ def test_report_shows_addresses_as_they_are_and_keeps_the_topics_if_asked(spark,
 
 
 KEEPS = """
+import signal
 from contextlib import suppress
 from types import SimpleNamespace
 from labs.commands.count import keep
 from labs.equipment.interrupts import ended_as_by_ctrl_c
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a suite that runs in the background hands on that it is ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with suppress(KeyboardInterrupt), ended_as_by_ctrl_c():  # that is what it is to one who does not wait yet
     keep(SimpleNamespace(bootstrap_servers="127.0.0.1:1", external=False), SimpleNamespace(topics=["kept"]))
 print("ended")

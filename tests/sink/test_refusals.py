@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.command import main
+from exactly_once_kafka.handed_over import HandedOver
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
@@ -217,7 +219,10 @@ def test_second_query_of_the_same_name_is_refused_and_the_first_goes_on(copy, si
 
 
 class OfAnotherDriver(ExactlyOnceKafkaSink):
-    """A sink that is here for the test's sake: it does not let go of its epoch as those of one process do."""
+    """A sink that is here for the test's sake: it does not let go of its epoch as those of one process do, and does not
+    know what the others were handed."""
+
+    _handed_over: ClassVar[dict[tuple[str, ...], HandedOver]] = {}
 
     @property
     def has_ended(self) -> bool:
