@@ -63,10 +63,15 @@ def test_another_job_of_the_application_goes_on_while_kafka_is_frozen(spark, bro
     assert len(records(broker, results)) == 200_000
 
 
+def readers_of_spark() -> list[threading.Thread]:
+    """Return the threads that still take rows from Spark."""
+    return [thread for thread in threading.enumerate() if thread.name == "rows-from-spark"]
+
+
 def test_rows_above_the_memory_bound_go_through_a_file_and_none_is_missing(spark):
     batches = iter(ArrowRows(spark.range(200_000, numPartitions=4), in_memory=100_000))
     first = next(batches)
-    eventually(lambda: not any(t.name == "rows-from-spark" for t in threading.enumerate()), timeout=60)
+    eventually(lambda: not readers_of_spark(), timeout=60)
     ids = first.column(0).to_pylist() + [n for batch in batches for n in batch.column(0).to_pylist()]
     assert sorted(ids) == list(range(200_000))
 
@@ -74,7 +79,7 @@ def test_rows_above_the_memory_bound_go_through_a_file_and_none_is_missing(spark
 def test_query_that_fails_says_why_and_leaves_no_thread(spark):
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         list(ArrowRows(spark.range(10).selectExpr("1 / (id - 5) AS value")))
-    assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
+    assert not readers_of_spark()
 
 
 def test_rows_that_are_cut_off_are_not_taken_for_all(spark):
@@ -84,7 +89,7 @@ def test_rows_that_are_cut_off_are_not_taken_for_all(spark):
     rows._connection.shutdown(socket.SHUT_RDWR)
     with pytest.raises(Exception, match=r".+"):
         list(batches)
-    assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
+    assert not readers_of_spark()
 
 
 def test_strings_that_are_not_utf8_are_written_as_sparks_writer_writes_them(spark, broker, topic, in_transaction):
@@ -114,7 +119,7 @@ def test_batch_above_what_spark_lets_through_its_driver_names_the_setting(spark,
 def test_batch_that_the_temporary_directory_does_not_take_says_so(spark, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     rows = ArrowRows(spark.range(300_000, numPartitions=2), in_memory=10)
-    eventually(lambda: not any(t.name == "rows-from-spark" for t in threading.enumerate()), timeout=60)
+    eventually(lambda: not readers_of_spark(), timeout=60)
     with pytest.raises(BatchFailed, match=r"temporary directory: .*/nowhere.*set TMPDIR"):
         list(rows)
 
@@ -138,7 +143,7 @@ def test_few_rows_that_are_more_than_the_driver_holds_are_left_to_the_executors(
     batches = KafkaBatches(spark.range(3, numPartitions=3).selectExpr("repeat('x', 600000) AS value"), "anywhere")
     batches.begin_if_few(100)
     assert not batches.begun
-    assert not [t for t in threading.enumerate() if t.name == "rows-from-spark"]
+    assert not readers_of_spark()
 
 
 def test_query_that_fails_while_spark_looks_for_few_rows_fails_again(spark):
