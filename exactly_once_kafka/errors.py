@@ -26,6 +26,10 @@ class Incomplete(RuntimeError):
     """Tasks of the batch did not write each of its rows once."""
 
 
+class Undecidable(RuntimeError):
+    """Kafka left rows open that it took for decided, and nobody knows how they were to end: there is where they are."""
+
+
 # What an operator has to grant, where the error does not say it itself.
 NOT_ALLOWED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ and WRITE the sink's topics",

@@ -22,12 +22,17 @@ TOO_OLD = 300  # seconds
 
 
 class PendingProducer:
-    """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id."""
+    """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id.
+
+    `first` is called before it.
+    """
 
     few_rows = False  # of the next batch nothing is known
 
-    def __init__(self, settings: dict[str, Any], retire: object = None):
-        self._settings, self._retired = settings, retire
+    def __init__(
+        self, settings: dict[str, Any], retire: object = None, first: Callable[[Patience], object] = lambda _: None
+    ):
+        self._settings, self._retired, self._first = settings, retire, first
         self._begin()
 
     @property
@@ -74,9 +79,10 @@ class PendingProducer:
     def _prepare(self) -> None:
         try:
             self._retired = None  # closes its connections, which may take a moment too
-            producer = Producer(self._settings)
             seconds = min(float(self._settings["transaction.timeout.ms"]) / 1000, TOO_OLD)
             patience = Patience(seconds, self._given_up.is_set)
+            self._first(patience)
+            producer = Producer(self._settings)
             # Resumed every 20 ms, because librdkafka would look again only after half a second.
             resumed(producer.init_transactions, 0.02, patience)
             self._producer = producer

@@ -31,7 +31,7 @@ import contextlib
 import functools
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from confluent_kafka import KafkaException, Producer
@@ -40,7 +40,7 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
-from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, explain
+from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, Undecidable, explain
 from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.handed_over import HandedOver
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
@@ -54,10 +54,11 @@ from exactly_once_kafka.query import RunningQuery
 from exactly_once_kafka.transaction import ByDriver, Transaction
 
 if TYPE_CHECKING:
-    from exactly_once_kafka.executors.coordinator import Coordinator
+    from exactly_once_kafka.executors.left_open import LeftOpen
     from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
 WRITERS = ("driver", "executors")
+AT_MOST = 10  # seconds to look whether a cluster is one that may leave rows open, if nothing else depends on it
 
 
 class ExactlyOnceKafkaSink(BatchSink):
@@ -115,7 +116,8 @@ class ExactlyOnceKafkaSink(BatchSink):
         self._store = MarkerStore(
             name, topic_for(name, marker_topic), bootstrap_servers, self._settings, old_topic=topic or marker_topic
         )
-        self._coordinator = self._coordinator_of_executors() if writers == "executors" else None
+        self._left_open = self._find_left_open()
+        self._coordinator = self._left_open.coordinator if self._left_open and writers == "executors" else None
         self._next_batch = NextBatch(driver_rows)
         self._pending: PendingProducer | LentEpoch | None = None
         self._calls, self._entrance = 0, threading.Lock()
@@ -184,6 +186,13 @@ class ExactlyOnceKafkaSink(BatchSink):
                 f"sink {self.name!r}, batch {batch_id}: the query was stopped while the sink waited for Kafka. "
                 "Restart the query: the batch is repeated and published once"
             ) from stopped
+        except Undecidable as error:
+            raise SinkRefused(
+                f"sink {self.name!r} refuses batch {batch_id}: Kafka called the last transaction complete, left rows "
+                f"of it open in {error}, and nobody knows any more whether they were committed. Compare their header "
+                f"batch_id with: python -m exactly_once_kafka show {self.name}. If they are of a later batch, they "
+                "were not: end them with kafka-transactions.sh abort, and restart the query"
+            ) from error
         except Forgetful as unsafe:
             raise self.refusal(batch, str(unsafe)) from unsafe
         self.points("before_checkpoint", batch_id)
@@ -199,8 +208,8 @@ class ExactlyOnceKafkaSink(BatchSink):
                 if last is not None and self._query is not None and last.batch.run == self._query.run:
                     self._handed_over.pop(self._store.place, None)
                 self._store.rest()
-                if self._coordinator is not None:
-                    self._coordinator.rest()
+                if self._left_open is not None:
+                    self._left_open.rest()
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -243,6 +252,8 @@ class ExactlyOnceKafkaSink(BatchSink):
         except SinkRefused:
             if self._store.topic.id(patience) is None:
                 raise
+        if self._left_open is not None:
+            self._left_open.settle(patience.anew())
         return self.decide(self._store.read(patience.anew()), batch)
 
     def _look(self, batch: Batch, patience: Patience) -> Marker | None:
@@ -260,40 +271,73 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     def _choose_writers(self, rows: DataFrame, patience: Patience) -> None:
         """Let the driver write after all, and say so, if this Kafka or this Spark cannot have executors do it."""
+        suffices = self._suffices(patience)
         if self._coordinator is None:
             return
         if rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
             why = "spark.speculation is on, and would run tasks twice that write"
-        elif not self._coordinator.suffices(patience.anew()):
+        elif not suffices:
             why = "this Kafka has no transaction.version 2"
         else:
             return
         self._let_driver_write(why)
 
+    def _suffices(self, patience: Patience) -> bool:
+        """Tell whether the cluster gives the next epoch with the end of each transaction. One that does not is older.
+
+        An older one leaves nothing open, so that there is nothing to look for.
+        """
+        if self._left_open is None:
+            return False
+        try:
+            seconds = self._timeout if self._coordinator is not None else AT_MOST
+            if self._left_open.coordinator.suffices(patience.anew(seconds)):
+                return True
+        except (KafkaException, TimeoutError) as error:
+            if self._coordinator is not None:
+                raise
+            LOGGER.warning("sink %r cannot see whether Kafka leaves rows open: %s", self.name, error)
+        self._left_open = None
+        return False
+
     def _let_driver_write(self, why: str) -> None:
         LOGGER.warning("sink %r: the driver writes, since %s", self.name, why)
         self._coordinator, self.writers = None, "driver"
 
-    def _coordinator_of_executors(self) -> Coordinator | None:
-        # Imported here, because who lets the driver write need not wait for it.
+    def _find_left_open(self) -> LeftOpen | None:
+        """Return who looks for what Kafka left open, with the connection that executors would have; None without it."""
+        # Imported here, because it takes a while, and who imports the sink may have other plans.
         from exactly_once_kafka.executors.connection import for_executors
         from exactly_once_kafka.executors.coordinator import Coordinator
         from exactly_once_kafka.executors.encoding import encoding_of
+        from exactly_once_kafka.executors.left_open import LeftOpen
 
         try:
             encoding, connection = encoding_of(self._settings), for_executors(self._settings)
         except ValueError as error:
-            self._let_driver_write(str(error))
+            if self.writers == "executors":
+                self._let_driver_write(str(error))
             return None
-        return Coordinator(self.name, connection, encoding, self._store.topic.name, int(self._timeout * 1000))
+        timeout_ms = int(self._timeout * 1000)
+        coordinator = Coordinator(self.name, connection, encoding, self._store.topic.name, timeout_ms)
+        return LeftOpen(coordinator, self.topic)
 
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:
         if self._coordinator is None:
-            return PendingProducer(self._settings, retire)
+            return PendingProducer(self._settings, retire, self._before_epoch(retire))
         from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
         last = retire if isinstance(retire, SharedTransaction) else None
-        return LentEpoch(self._coordinator, self._next_batch, last)
+        return LentEpoch(self._coordinator, cast("LeftOpen", self._left_open), self._next_batch, last)
+
+    def _before_epoch(self, retire: Transaction | None) -> Callable[[Patience], object]:
+        """Return what is to be done before librdkafka takes an epoch, which would have Kafka forget how the last ended.
+
+        It would also end what is still open, and could not tell whether all of it has ended.
+        """
+        if self._left_open is None:
+            return lambda _: None
+        return self._left_open.settle if retire else self._left_open.fence
 
     def _transaction(self, producer: Producer | SharedTransaction) -> Transaction:
         return producer if isinstance(producer, Transaction) else ByDriver(producer, self._store)

@@ -14,7 +14,9 @@ from typing import Any
 
 from kafka.errors import (
     BrokerResponseError,
+    NodeNotReadyError,
     TopicAuthorizationFailedError,
+    UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
@@ -93,6 +95,11 @@ class Cluster:
         self.connect(patience)
         return self._answer(self.send(request, self._manager.least_loaded_node() if node is None else node), patience)
 
+    def ask_all(self, requests: Mapping[int, Any], patience: Patience) -> list[Any]:
+        """Return what nodes answer, each its own request."""
+        futures = [self.send(request, node) for node, request in requests.items()]
+        return [self._answer(each, patience) for each in futures]
+
     def is_told_to_wait(self, node: int | None) -> bool:
         """Tell whether the node has told this client to send nothing for a while, since its quota is used up."""
         connection = self._manager._conns.get(node)
@@ -100,7 +107,11 @@ class Cluster:
 
     def send(self, request: Any, node: int | str) -> Future:
         """Send a request; the future has failed already if the node cannot be reached just now."""
-        return self._manager.send(request, node)
+        try:
+            return self._manager.send(request, node)
+        except UnknownBrokerIdError:  # it was dead when we looked last
+            self.look_again()
+            return Future().failure(NodeNotReadyError(node))
 
     def wait(self, seconds: float) -> None:
         """Let what is under way move on, until something happens or the time is up."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow
@@ -38,6 +38,8 @@ NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
 NEEDED = 2  # level of transaction.version that has it
 MOVED = (KafkaConnectionError, NodeNotReadyError, NotCoordinatorError, RequestTimedOutError)
 
+Codes = Callable[[Any], list[int]]  # of errors, in an answer
+
 
 class Coordinator:
     """The transactions of one transactional id. Raises KafkaException, TimeoutError, QueryStopped.
@@ -66,8 +68,13 @@ class Coordinator:
         with _as_client_errors():
             return self.cluster.partitions(topic, patience)
 
-    def fence(self, patience: Patience) -> ProducerId:
-        """Get a new epoch, which ends what older ones left open."""
+    def patiently(self, attempt: Callable[[], Any], patience: Patience) -> Any:
+        """Return what the attempt returns, which raises errors of kafka.errors, some of them to be tried again."""
+        with _as_client_errors():
+            return self.cluster.patiently(attempt, patience)
+
+    def fence_once(self, patience: Patience) -> ProducerId:
+        """Ask for a new epoch. Raises errors of kafka.errors, and one while what older ones left open is aborted."""
         request = InitProducerIdRequest(
             version=FENCING,
             transactional_id=self.name,
@@ -75,7 +82,7 @@ class Coordinator:
             producer_id=-1,
             producer_epoch=-1,
         )
-        return self._ask(request, patience)
+        return _producer(self.ask_once(request, patience))
 
     def end(self, producer: ProducerId, committed: bool, patience: Patience) -> ProducerId:
         """Commit or abort, and return the epoch of the next transaction. Asked again, it answers the same."""
@@ -86,7 +93,7 @@ class Coordinator:
             producer_epoch=producer.epoch,
             committed=committed,
         )
-        return self._ask(request, patience)
+        return _producer(self.patiently(lambda: self.ask_once(request, patience), patience))
 
     def encoded(self, marker: Marker, producer: ProducerId, rows_before: int) -> Piece:
         """Return the marker as its record in a transaction that wrote `rows_before` to the marker's partition."""
@@ -108,24 +115,23 @@ class Coordinator:
         with _as_client_errors():
             send(self.cluster, [writer], patience.seconds, patience.lasts)
 
-    def _ask(self, request: Any, patience: Patience) -> ProducerId:
-        with _as_client_errors():
-            answer = self.cluster.patiently(lambda: self._ask_once(request, patience), patience)
-        return ProducerId(answer.producer_id, answer.producer_epoch)
-
-    def _ask_once(self, request: Any, patience: Patience) -> Any:
-        """Ask the coordinator, wherever it is by now. Raises what it refuses."""
+    def ask_once(self, request: Any, patience: Patience, codes: Codes = lambda answer: [answer.error_code]) -> Any:
+        """Ask the coordinator, wherever it is by now. Raises what it refuses, by the `codes` in its answer."""
         if self.node is None:
             self.node = self.cluster.coordinator(self.name, patience)
         try:
             answer = self.cluster.ask(request, self.node, patience)
-            error = for_code(answer.error_code)
-            if error is not NoError:
-                raise error(error.description)
+            for error in map(for_code, codes(answer)):
+                if error is not NoError:
+                    raise error(error.description)
         except MOVED:
             self.node = None
             raise
         return answer
+
+
+def _producer(answer: Any) -> ProducerId:
+    return ProducerId(answer.producer_id, answer.producer_epoch)
 
 
 @contextlib.contextmanager

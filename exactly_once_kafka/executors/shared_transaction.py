@@ -27,6 +27,7 @@ from exactly_once_kafka.errors import Incomplete
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.first_attempt import THREAD, THREAD_OF_FIRST_ROW
 from exactly_once_kafka.executors.lacking import LACKING, lacking_in, reporting
+from exactly_once_kafka.executors.left_open import LeftOpen
 from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece
 from exactly_once_kafka.executors.placing import Batches, gathered, handed_out
@@ -47,8 +48,14 @@ KEEPS_CORE = 10
 class LentEpoch:
     """The epoch of the next transaction: the one that the `last` one's end gave, or one yet to be asked for."""
 
-    def __init__(self, coordinator: Coordinator, next_batch: NextBatch, last: SharedTransaction | None = None):
-        self._coordinator, self._next_batch, self._last = coordinator, next_batch, last
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        left_open: LeftOpen,
+        next_batch: NextBatch,
+        last: SharedTransaction | None = None,
+    ):
+        self._coordinator, self._left_open, self._next_batch, self._last = coordinator, left_open, next_batch, last
         self._begun = time.monotonic()
 
     @property
@@ -65,8 +72,9 @@ class LentEpoch:
     def take(self, patience: Patience) -> SharedTransaction:
         """Return the next transaction. Raises KafkaException, TimeoutError, QueryStopped."""
         last = self._last if self.promising else None
-        producer = last.following if last and last.following else self._coordinator.fence(patience.anew())
-        return SharedTransaction(self._coordinator, producer, self._next_batch, last.marker if last else None)
+        producer = last.succeeded(patience.anew()) if last else self._left_open.fence(patience.anew())
+        known = last.marker if last else None
+        return SharedTransaction(self._coordinator, self._left_open, producer, self._next_batch, known)
 
     def give_up(self) -> None:
         """Do nothing: an epoch is asked for when it is taken."""
@@ -79,10 +87,15 @@ class SharedTransaction(Transaction):
     """
 
     def __init__(
-        self, coordinator: Coordinator, producer: ProducerId, next_batch: NextBatch, known: Marker | None = None
+        self,
+        coordinator: Coordinator,
+        left_open: LeftOpen,
+        producer: ProducerId,
+        next_batch: NextBatch,
+        known: Marker | None = None,
     ):
-        self._coordinator, self._producer, self._next_batch = coordinator, producer, next_batch
-        self.known = known
+        self._coordinator, self._left_open, self._next_batch = coordinator, left_open, next_batch
+        self._producer, self.known = producer, known
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
         self._encoded: Piece | None = None  # the marker, once it is encoded
@@ -118,6 +131,11 @@ class SharedTransaction(Transaction):
 
     def commit(self, patience: Patience) -> None:
         self.following = self._coordinator.end(self._producer, True, patience.anew())
+
+    def succeeded(self, patience: Patience) -> ProducerId:
+        """Return the epoch of the next transaction, once this one, which was committed, is so in all its partitions."""
+        following = cast(ProducerId, self.following)
+        return self._left_open.ended(self._producer, True, following, patience, self._written)
 
     def abort(self, seconds: float) -> None:
         self._coordinator.end(self._producer, False, Patience(seconds))
@@ -184,7 +202,8 @@ class SharedTransaction(Transaction):
 
         Nobody can have moved the marker since and left that one valid.
         """
-        self._producer = self._coordinator.end(task.producer, False, patience.anew())
+        following = self._coordinator.end(task.producer, False, patience.anew())
+        self._producer = self._left_open.ended(task.producer, False, following, patience.anew())
         return dataclasses.replace(task, producer=self._producer)
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
+from exactly_once_kafka.executors.left_open import LeftOpen
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
 from exactly_once_kafka.patience import Patience
@@ -106,7 +107,7 @@ def _transactions(servers: str, partitions: int) -> list[tuple[float, float]]:
     topic, seconds = create_topic(servers, name, partitions), []
     coordinator = Coordinator(name, {"bootstrap_servers": servers}, Encoding(), topic, 60_000)
     coordinator.partitions(topic, WAIT)
-    producer = coordinator.fence(WAIT)
+    producer = LeftOpen(coordinator, topic).fence(WAIT)
     for _ in range(TRANSACTIONS):
         began = time.perf_counter()
         row = pyarrow.RecordBatch.from_pylist([{"value": b"x"}])

@@ -28,6 +28,9 @@ SETTINGS = {
     # Ends what outlived its transaction.timeout.ms within a second instead of ten: a lesson does not wait.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
+# A node that is alone is not taken for dead, however long it was frozen: its partitions would have no leader for a moment
+# when it wakes, and Kafka leaves transactions open in those (docs/sink.md).
+ALONE = {"broker.session.timeout.ms": "3600000"}
 
 
 def nothing() -> None:
@@ -104,6 +107,7 @@ class Broker:
             "share.coordinator.state.topic.replication.factor": str(self.replication),
             "share.coordinator.state.topic.min.isr": in_sync,
             **SETTINGS,
+            **(ALONE if self.replication == 1 else {}),
             **self._settings,
         }
 

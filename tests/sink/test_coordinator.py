@@ -17,6 +17,7 @@ from exactly_once_kafka.executors import cluster as cluster_module
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
+from exactly_once_kafka.executors.left_open import LeftOpen
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.patience import Patience
@@ -39,7 +40,7 @@ class Sink:
         self.coordinator = Coordinator(self.name, connection, Encoding(), self.name, timeout_ms)
 
     def fence(self) -> ProducerId:
-        return self.coordinator.fence(Patience(60))
+        return LeftOpen(self.coordinator, self.name).fence(Patience(60))
 
     def write(self, producer: ProducerId) -> dict[int, int]:
         """Write ROWS rows, and return how many were acknowledged by which partition."""

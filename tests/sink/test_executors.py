@@ -238,13 +238,13 @@ def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
 
 
 def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):
-    given, real = [], Coordinator.fence
+    given, real = [], Coordinator.fence_once
 
     def fence(*who):
         given.append(real(*who))
         return given[-1]
 
-    monkeypatch.setattr(Coordinator, "fence", fence)
+    monkeypatch.setattr(Coordinator, "fence_once", fence)
     to_four.run()
     assert to_four.published() == ALL
     assert len(given) == 1

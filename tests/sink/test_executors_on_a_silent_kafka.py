@@ -15,12 +15,13 @@ from labs.equipment.topics import create_topic
 from tests.sink.halfway import Halfway
 
 CORES = 2
+SETTINGS = {"broker.session.timeout.ms": "9000"}  # Kafka's own: one that wakes up has no leader for a moment
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def kafka():
-    with Broker() as broker:
+    with Broker(settings=SETTINGS) as broker:
         yield broker
 
 

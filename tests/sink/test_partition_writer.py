@@ -20,6 +20,7 @@ from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors import partition_writer
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
+from exactly_once_kafka.executors.left_open import LeftOpen
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.patience import Patience
 
@@ -30,7 +31,7 @@ def transaction(broker, topic):
     coordinator = Coordinator(
         uuid.uuid4().hex, {"bootstrap_servers": broker.bootstrap_servers}, Encoding(), topic(), 60_000
     )
-    producer = coordinator.fence(Patience(60))
+    producer = LeftOpen(coordinator, None).fence(Patience(60))
     yield coordinator, producer
     coordinator.end(producer, False, Patience(60))
 

@@ -1,0 +1,289 @@
+"""What Kafka leaves open of a transaction that it calls complete is found, and ended as the transaction was.
+
+Each partition has one replica. Its broker is dead when the transaction ends, and comes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable
+
+import pyarrow
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka import Producer as LibrdkafkaProducer
+from pyspark.errors import StreamingQueryException
+
+from exactly_once_kafka.errors import Undecidable
+from exactly_once_kafka.executors.coordinator import Coordinator
+from exactly_once_kafka.executors.encoding import Encoding
+from exactly_once_kafka.executors.left_open import LeftOpen
+from exactly_once_kafka.executors.record_batch import ProducerId
+from exactly_once_kafka.executors.write_task import WriteTask
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_TRANSACTION
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
+from labs.equipment.eventually import eventually
+from labs.equipment.topics import create_topic
+from labs.evidence.auditor.audit import audit
+from labs.evidence.readers.results import read_committed, read_results
+from tests.sink.test_executors_on_three_brokers import SETTINGS, leaders
+
+PARTITIONS, ROWS = 3, 30
+FATES = pytest.mark.parametrize("committed", [True, False], ids=["committed", "aborted"])
+NOBODY = -1
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with Broker(nodes=3, settings=SETTINGS) as cluster:
+        yield cluster
+
+
+class Leaderless:
+    """A topic whose partition 0 is to have no leader for a while, nor has what else its broker leads."""
+
+    def __init__(self, kafka: Broker, topic: str, partitions: int = PARTITIONS, **settings: str):
+        self._kafka, self.topic = kafka, topic
+        settings |= {"min_insync_replicas": "1"}
+        create_topic(kafka.bootstrap_servers, topic, partitions, replication=1, **settings)
+        self._victim = leaders(kafka.bootstrap_servers, topic)[0]
+
+    def begin(self) -> None:
+        self._kafka.kill(self._victim)
+        eventually(lambda: self._leader() == NOBODY, timeout=60)
+
+    def end(self) -> None:
+        self._kafka.start(self._victim)
+        eventually(lambda: self._leader() == self._victim, timeout=60)
+
+    def _leader(self) -> int:
+        alive = [node for node in self._kafka.nodes if node.pid]
+        return leaders(",".join(f"127.0.0.1:{node.port}" for node in alive), self.topic)[0]
+
+
+class Producer:
+    """A transactional id, and a topic of its own to write to."""
+
+    def __init__(self, kafka: Broker, anywhere: bool = False):
+        self.servers, self.name = kafka.bootstrap_servers, f"open-{uuid.uuid4().hex[:8]}"
+        self.leaderless = Leaderless(kafka, self.name)
+        self.coordinator = Coordinator(self.name, {"bootstrap_servers": self.servers}, Encoding(), self.name, 60_000)
+        self.left_open = LeftOpen(self.coordinator, None if anywhere else self.name)
+
+    def fence(self, seconds: float = 60) -> ProducerId:
+        return self.left_open.fence(Patience(seconds))
+
+    def write(self, producer: ProducerId, what: str) -> list[tuple[str, int]]:
+        """Write ROWS rows, and return the partitions that they are in."""
+        coordinator, name = self.coordinator, self.name
+        task = WriteTask(coordinator.connection, coordinator.encoding, name, producer, name, [], 60, 0, 1, PARTITIONS)
+        keys = [str(number).encode() for number in range(ROWS)]
+        report = task.write_all(
+            coordinator.cluster, iter([pyarrow.RecordBatch.from_pydict({"key": keys, "value": [what.encode()] * ROWS})])
+        )
+        assert report.rows == ROWS
+        assert len(report.written) == PARTITIONS
+        return [(topic, partition) for topic, partition, _ in report.written]
+
+    def end(self, producer: ProducerId, committed: bool) -> ProducerId:
+        return self.coordinator.end(producer, committed, Patience(60))
+
+    def leave_open(self, committed: bool) -> tuple[ProducerId, ProducerId]:
+        """Have Kafka forget to end a transaction in a partition; return its epoch, and the one that its end gave."""
+        producer = self.fence()
+        self.write(producer, "first")
+        self.leaderless.begin()
+        following = self.end(producer, committed)
+        self.leaderless.end()
+        return producer, following
+
+    def go_on(self, producer: ProducerId, committed: bool) -> None:
+        self.write(producer, "second")
+        self.end(producer, committed)
+
+    def visible(self) -> dict[str, int]:
+        """Return how many rows there are of each transaction, for who reads what is committed."""
+        rows = [message.value() for message in read_committed(self.servers, self.name)]
+        return {what: rows.count(what.encode()) for what in ("first", "second")}
+
+
+@pytest.fixture
+def producer(kafka):
+    return Producer(kafka)
+
+
+def expected(committed: bool) -> dict[str, int]:
+    """What is to be seen if the first transaction ended so, and the second the other way."""
+    return {"first": ROWS * committed, "second": ROWS * (not committed)}
+
+
+@FATES
+def test_kafka_leaves_rows_open_that_share_the_fate_of_what_comes_next(producer, committed):
+    """As any client finds them. Once this fails, Kafka does what it promises, and who looks for them may go."""
+
+    def begin(what: str) -> LibrdkafkaProducer:
+        client = LibrdkafkaProducer({"bootstrap.servers": producer.servers, "transactional.id": producer.name})
+        client.init_transactions(60)
+        client.begin_transaction()
+        for number in range(ROWS):
+            client.produce(producer.name, what, partition=number % PARTITIONS)
+        client.flush(60)
+        return client
+
+    def end(client: LibrdkafkaProducer, committed: bool) -> None:
+        client.commit_transaction(60) if committed else client.abort_transaction(60)
+
+    first = begin("first")
+    producer.leaderless.begin()
+    end(first, committed)
+    producer.leaderless.end()
+    end(begin("second"), not committed)
+    wrong = (
+        {"first": ROWS - ROWS // PARTITIONS, "second": 0}
+        if committed
+        else {"first": ROWS // PARTITIONS, "second": ROWS}
+    )
+    eventually(lambda: producer.visible() == wrong, timeout=20)
+
+
+@FATES
+def test_who_takes_over_ends_them_as_the_transaction_was(producer, committed):
+    producer.leave_open(committed)
+    producer.go_on(producer.fence(), not committed)
+    eventually(lambda: producer.visible() == expected(committed), timeout=20)
+
+
+@FATES
+def test_who_goes_on_ends_them_as_the_transaction_was(producer, committed):
+    first, following = producer.leave_open(committed)
+    wrote = [(producer.name, partition) for partition in range(PARTITIONS)] if committed else []
+    producer.go_on(producer.left_open.ended(first, committed, following, Patience(60), wrote), not committed)
+    eventually(lambda: producer.visible() == expected(committed), timeout=20)
+
+
+@FATES
+def test_what_is_open_in_any_topic_is_found_if_rows_name_theirs(kafka, committed):
+    producer = Producer(kafka, anywhere=True)
+    producer.leave_open(committed)
+    producer.go_on(producer.fence(), not committed)
+    eventually(lambda: producer.visible() == expected(committed), timeout=20)
+
+
+def test_what_a_dead_driver_left_is_aborted_where_nobody_leads(producer):
+    producer.write(producer.fence(), "first")
+    producer.leaderless.begin()
+    with pytest.raises(KafkaException, match="nobody leads"):
+        producer.fence(seconds=5)
+    producer.leaderless.end()
+    producer.go_on(producer.fence(), True)
+    eventually(lambda: producer.visible() == expected(False), timeout=20)
+
+
+@FATES
+def test_settling_ends_them_and_takes_an_epoch_only_then(producer, committed):
+    first = producer.fence()
+    producer.left_open.settle(Patience(60))
+    producer.write(first, "first")
+    producer.leaderless.begin()
+    producer.end(first, committed)
+    producer.leaderless.end()
+    producer.left_open.settle(Patience(60))
+    eventually(lambda: producer.visible() == {**expected(committed), "second": 0}, timeout=20)
+
+
+def test_nobody_guesses_how_they_were_to_end(producer):
+    producer.leave_open(True)
+    producer.coordinator.patiently(lambda: producer.coordinator.fence_once(Patience(60)), Patience(60))
+    with pytest.raises(Undecidable, match=producer.name):
+        producer.fence()
+
+
+class Query:
+    """A query into every partition of a topic. `strikes` says what happens at which point of which batch, once.
+
+    The broker that dies has its marker, too.
+    """
+
+    def __init__(self, spark, kafka, directory, **options):
+        self._spark, self.servers, self._directory = spark, kafka.bootstrap_servers, directory
+        self.name, self._options = f"open-{uuid.uuid4().hex[:8]}", options
+        Leaderless(kafka, self.name)
+        self.leaderless = Leaderless(kafka, f"{self.name}-marker", 1, cleanup_policy="compact")
+        self.strikes: dict[tuple[str, int], Callable[[], object]] = {}
+        (directory / "source").mkdir()
+
+    def run(self, batches: int) -> None:
+        """Run until so many batches are done."""
+        for batch in range(batches):
+            (self._directory / "source" / str(batch)).write_text("a batch\n")
+        sink = ExactlyOnceKafkaSink(
+            self.name, self.name, bootstrap_servers=self.servers, points=self._pass, **self._options
+        )
+        stream = self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._directory / "source"))
+        writer = stream.writeStream.option("checkpointLocation", str(self._directory / "checkpoint"))
+        writer = writer.trigger(availableNow=True).foreachBatch(lambda _, batch: sink(self._rows(batch), batch))
+        writer.start().awaitTermination()
+
+    def audit(self):
+        expected = {(batch, str(number)): 1 for batch in range(3) for number in range(ROWS)}
+        return audit(expected, read_results(self.servers, self.name))
+
+    def _pass(self, point: str, batch: int) -> None:
+        self.strikes.pop((point, batch), lambda: None)()
+
+    def _rows(self, batch: int):
+        row = f"""concat('{{"window_start": {batch}, "ip": "', id, '", "count": 1}}')"""
+        rows = self._spark.range(0, ROWS, 1, PARTITIONS)
+        return rows.selectExpr(f"{row} AS value", f"cast(id % {PARTITIONS} AS int) AS partition")
+
+
+def fail() -> None:
+    raise TimeoutError("as if Kafka had been silent")
+
+
+@pytest.fixture(params=["driver", "executors", "executors, few rows by the driver"])
+def query(request, spark, kafka, tmp_path):
+    writers, _, few = request.param.partition(", ")
+    return Query(spark, kafka, tmp_path, writers=writers, **({} if few else {"driver_rows": 0}))
+
+
+def test_rows_that_are_committed_where_nobody_leads_are_not_lost_with_the_next_batch(query):
+    query.strikes[BEFORE_COMMIT, 1] = query.leaderless.begin
+    query.strikes[AFTER_COMMIT, 1] = query.leaderless.end
+    query.strikes[MID_TRANSACTION, 2] = fail
+    with pytest.raises(StreamingQueryException, match="the batch is repeated"):
+        query.run(3)
+    query.run(3)
+    assert query.audit().valid, query.audit()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["the next batch follows", "the batch is repeated"])
+def test_a_marker_that_is_committed_where_nobody_leads_is_found(query, again):
+    def end() -> None:
+        query.leaderless.end()
+        if again:
+            fail()
+
+    query.strikes[BEFORE_COMMIT, 1] = query.leaderless.begin
+    query.strikes[AFTER_COMMIT, 1] = end
+    with pytest.raises(StreamingQueryException) if again else contextlib.nullcontext():
+        query.run(2)
+    query.run(3)
+    assert query.audit().valid, query.audit()
+
+
+def test_rows_that_are_aborted_where_nobody_leads_do_not_come_with_the_next_batch(query):
+    def fail_leaderless() -> None:
+        query.leaderless.begin()
+        fail()
+
+    query.strikes[BEFORE_COMMIT, 1] = fail_leaderless
+    with pytest.raises(StreamingQueryException, match="the batch is repeated"):
+        query.run(3)
+    query.leaderless.end()
+    query.run(3)
+    assert query.audit().valid, query.audit()
