@@ -145,6 +145,9 @@ class BatchSink(ABC):
         except Exception:  # with its Spark, too
             return True
 
+    def give_up(self) -> None:  # noqa: B027  a sink need not ask for anything
+        """Ask Kafka for nothing more, now that the query has ended: a late epoch would fence a successor's."""
+
     def rest(self) -> None:  # noqa: B027  a sink need not hold anything
         """Let go of what the sink holds for the next batch, now that there is none; what it needs, it gets anew."""
 

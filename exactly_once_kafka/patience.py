@@ -15,17 +15,17 @@ class QueryStopped(RuntimeError):
 
 
 class Patience:
-    """So many seconds, from now on. `stopped` says whether the query was stopped; it is asked every half second."""
+    """So many seconds, from now on. `stopped` says whether the query was stopped; it is asked every `ask` seconds."""
 
-    def __init__(self, seconds: float, stopped: Callable[[], bool] = lambda: False):
+    def __init__(self, seconds: float, stopped: Callable[[], bool] = lambda: False, ask: float = ASK):
         self.seconds = seconds
-        self._stopped = stopped
+        self._stopped, self._ask = stopped, ask
         self._started = time.monotonic()
         self._asked = self._started
 
     def anew(self, at_most: float = math.inf) -> Patience:
         """Return as much patience again, from now on, or as many seconds."""
-        return Patience(min(self.seconds, at_most), self._stopped)
+        return Patience(min(self.seconds, at_most), self._stopped, self._ask)
 
     @property
     def elapsed(self) -> float:
@@ -34,7 +34,7 @@ class Patience:
     def lasts(self) -> bool:
         """Tell whether there is time left. Raises QueryStopped if there is no query left to wait for."""
         now = time.monotonic()
-        if now - self._asked >= ASK:
+        if now - self._asked >= self._ask:
             self._asked = now
             if self._stopped():
                 raise QueryStopped("the query was stopped")

@@ -12,10 +12,15 @@ from typing import Protocol
 
 
 class Resting(Protocol):
-    """A sink: `has_ended` tells whether its query has, and `rest` does nothing while a batch is being published."""
+    """A sink: `has_ended` tells whether its query has.
+
+    `give_up` ends at once what it still asks of Kafka; `rest` does nothing while a batch is being published.
+    """
 
     @property
     def has_ended(self) -> bool: ...
+
+    def give_up(self) -> None: ...
 
     def rest(self) -> None: ...
 
@@ -32,6 +37,8 @@ def begins(sink: Resting) -> None:
     ended = [each for each in others if each.has_ended]
     with _lock:
         _at_work.difference_update(ended)
+    for each in ended:
+        each.give_up()
     if ended:  # to close a connection takes its time
         threading.Thread(target=_rest, args=(ended,), name="clients-of-ended-queries", daemon=True).start()
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
 WRITERS = ("driver", "executors")
+BLIND = "sink %r cannot see whether Kafka leaves rows open: %s"
 AT_MOST = 10  # seconds to look whether a cluster is one that may leave rows open, if nothing else depends on it
 
 
@@ -117,7 +118,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             name, topic_for(name, marker_topic), bootstrap_servers, self._settings, old_topic=topic or marker_topic
         )
         self._left_open = self._find_left_open()
-        self._coordinator = self._left_open.coordinator if self._left_open and writers == "executors" else None
+        self._coordinator = self._left_open.coordinator if self._left_open and self.writers == "executors" else None
         self._next_batch = NextBatch(driver_rows)
         self._pending: PendingProducer | LentEpoch | None = None
         self._calls, self._entrance = 0, threading.Lock()
@@ -147,6 +148,8 @@ class ExactlyOnceKafkaSink(BatchSink):
             done = False
             if pending is None or not pending.promising:
                 done = self._decide_without_epoch(batch, patience)
+                if pending is not None:
+                    pending.give_up()
                 pending = None
                 self._choose_writers(rows.rows, patience)
             if not done:
@@ -188,21 +191,25 @@ class ExactlyOnceKafkaSink(BatchSink):
             ) from stopped
         except Undecidable as error:
             raise SinkRefused(
-                f"sink {self.name!r} refuses batch {batch_id}: Kafka called the last transaction complete, left rows "
-                f"of it open in {error}, and nobody knows any more whether they were committed. Compare their header "
-                f"batch_id with: python -m exactly_once_kafka show {self.name}. If they are of a later batch, they "
-                "were not: end them with kafka-transactions.sh abort, and restart the query"
+                f"sink {self.name!r} refuses batch {batch_id}: Kafka called a transaction complete, left rows of it "
+                f"open in {error}, and nobody knows any more how it ended. Read them with read_uncommitted, and "
+                "compare their header batch_id with what read_committed readers see of other partitions, and with: "
+                f"python -m exactly_once_kafka show {self.name}. If nothing of their batch is visible anywhere, it was "
+                "aborted: end them with kafka-transactions.sh abort, and restart the query"
             ) from error
         except Forgetful as unsafe:
             raise self.refusal(batch, str(unsafe)) from unsafe
         self.points("before_checkpoint", batch_id)
 
+    def give_up(self) -> None:
+        if pending := self._pending:
+            pending.give_up()
+
     def rest(self) -> None:
         """Let go of clients and connections, unless a batch is being published."""
         with self._entrance:
             if self._calls == 0 and self.has_ended:
-                if self._pending is not None:
-                    self._pending.give_up()
+                self.give_up()
                 self._pending = None
                 last = self._handed_over.get(self._store.place)
                 if last is not None and self._query is not None and last.batch.run == self._query.run:
@@ -252,7 +259,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         except SinkRefused:
             if self._store.topic.id(patience) is None:
                 raise
-        if self._left_open is not None:
+        if self._left_open is not None and self._suffices(patience):
             self._left_open.settle(patience.anew())
         return self.decide(self._store.read(patience.anew()), batch)
 
@@ -283,20 +290,20 @@ class ExactlyOnceKafkaSink(BatchSink):
         self._let_driver_write(why)
 
     def _suffices(self, patience: Patience) -> bool:
-        """Tell whether the cluster gives the next epoch with the end of each transaction. One that does not is older.
+        """Tell whether the cluster gives the next epoch with the end of each transaction.
 
-        An older one leaves nothing open, so that there is nothing to look for.
+        Most that do not are older than what leaves rows open, and there is no looking for them.
         """
         if self._left_open is None:
             return False
         try:
             seconds = self._timeout if self._coordinator is not None else AT_MOST
-            if self._left_open.coordinator.suffices(patience.anew(seconds)):
+            if self._left_open.suffices(patience.anew(seconds)):
                 return True
         except (KafkaException, TimeoutError) as error:
             if self._coordinator is not None:
                 raise
-            LOGGER.warning("sink %r cannot see whether Kafka leaves rows open: %s", self.name, error)
+            LOGGER.warning(BLIND, self.name, error)
         self._left_open = None
         return False
 
@@ -307,20 +314,22 @@ class ExactlyOnceKafkaSink(BatchSink):
     def _find_left_open(self) -> LeftOpen | None:
         """Return who looks for what Kafka left open, with the connection that executors would have; None without it."""
         # Imported here, because it takes a while, and who imports the sink may have other plans.
-        from exactly_once_kafka.executors.connection import for_executors
-        from exactly_once_kafka.executors.coordinator import Coordinator
-        from exactly_once_kafka.executors.encoding import encoding_of
-        from exactly_once_kafka.executors.left_open import LeftOpen
+        from exactly_once_kafka.executors.encoding import Encoding, encoding_of
+        from exactly_once_kafka.executors.left_open import left_open_of
 
+        encoding = Encoding()
         try:
-            encoding, connection = encoding_of(self._settings), for_executors(self._settings)
+            if self.writers == "executors":
+                encoding = encoding_of(self._settings)
+        except ValueError as error:
+            self._let_driver_write(str(error))
+        try:
+            return left_open_of(self.name, self._settings, encoding, self._store.topic.name, self.topic)
         except ValueError as error:
             if self.writers == "executors":
                 self._let_driver_write(str(error))
+            LOGGER.warning(BLIND, self.name, error)
             return None
-        timeout_ms = int(self._timeout * 1000)
-        coordinator = Coordinator(self.name, connection, encoding, self._store.topic.name, timeout_ms)
-        return LeftOpen(coordinator, self.topic)
 
     def _new_epoch(self, retire: Transaction | None = None) -> PendingProducer | LentEpoch:
         if self._coordinator is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka.errors import (
@@ -95,9 +95,9 @@ class Cluster:
         self.connect(patience)
         return self._answer(self.send(request, self._manager.least_loaded_node() if node is None else node), patience)
 
-    def ask_all(self, requests: Mapping[int, Any], patience: Patience) -> list[Any]:
-        """Return what nodes answer, each its own request."""
-        futures = [self.send(request, node) for node, request in requests.items()]
+    def ask_all(self, requests: Iterable[tuple[int, Any]], patience: Patience) -> list[Any]:
+        """Return what nodes answer, each to a request of its own."""
+        futures = [self.send(request, node) for node, request in requests]
         return [self._answer(each, patience) for each in futures]
 
     def is_told_to_wait(self, node: int | None) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow
 from confluent_kafka import KafkaError, KafkaException
+from kafka import errors
 from kafka.errors import (
     BrokerResponseError,
     KafkaConnectionError,
@@ -136,8 +137,9 @@ def _producer(answer: Any) -> ProducerId:
 
 @contextlib.contextmanager
 def _as_client_errors() -> Iterator[None]:
-    """Raise what Kafka refuses as the other clients of the sink do."""
+    """Raise what Kafka refuses, and what hinders to ask it, as the other clients of the sink do."""
     try:
         yield
-    except BrokerResponseError as error:
-        raise KafkaException(KafkaError(error.errno, str(error))) from error
+    except errors.KafkaError as error:
+        code = error.errno if isinstance(error, BrokerResponseError) else KafkaError._FAIL
+        raise KafkaException(KafkaError(code, str(error))) from error

@@ -5,15 +5,17 @@ it how the transaction ended. Its rows stay undecided then until a later transac
 and share that one's fate: rows of an aborted attempt would be committed, and rows that were committed be lost.
 
 Where it stops: a partition that this user may not READ cannot be looked at; nor, where the rows name their topics, one
-that has no leader. If the driver dies between the new epoch and the end of what was found, which takes milliseconds,
-nobody knows any more how it was to end, and the sink refuses.
+that has no leader. Rows to be committed are lost if the driver dies in the milliseconds between their enrolment and
+EndTxn. If it dies just before, after the new epoch, nobody knows any more how they were to end, and the sink refuses.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafka.errors import ConcurrentTransactionsError, OperationNotAttemptedError, TransactionalIdNotFoundError
@@ -21,23 +23,31 @@ from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
 
 from exactly_once_kafka.errors import Undecidable
+from exactly_once_kafka.executors.connection import for_executors
 from exactly_once_kafka.executors.coordinator import Coordinator
+from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.undecided import Partition, Undecided, by_topic
 from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.patience import Patience
 
-FATES = {"CompleteCommit": True, "CompleteAbort": False, "Empty": None}  # was the last transaction committed?
+COMPLETE = {"CompleteCommit": True, "CompleteAbort": False, "Empty": None}  # was the last transaction committed?
+DECIDED = {"PrepareCommit": True, "PrepareAbort": False}  # and not complete yet
+AHEAD = {True: 1, False: 2}  # how much its end raises a producer's epoch at most, committed or aborted
 BY_CLIENTS = 3  # version of AddPartitionsToTxn; later ones are for brokers alone
 TOPIC = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
 class Last(NamedTuple):
-    """The last transaction of a transactional id; `committed` is None if that is not known, or not yet."""
+    """The last transaction of a transactional id: its producer, whose epoch its end may have raised, and its state."""
 
-    producer_id: int
-    committed: bool | None
-    is_complete: bool = True
+    producer: ProducerId
+    state: str
+
+    @property
+    def committed(self) -> bool | None:
+        """Tell how it is decided; None if it is not, or if that is not known any more."""
+        return {**COMPLETE, **DECIDED}.get(self.state)
 
 
 class LeftOpen:
@@ -50,25 +60,39 @@ class LeftOpen:
         self.coordinator = coordinator
         topics = (topic, coordinator.marker_topic)
         self._undecided = Undecided([each for each in topics if each is not None], anywhere=topic is None)
+        self._found: tuple[Last, list[Partition]] | None = None  # by one who then took a new epoch
         self._lock = threading.RLock()
+
+    def suffices(self, patience: Patience) -> bool:
+        """Tell whether the cluster gives the next epoch with the end of each transaction."""
+        with self._alone():
+            return self.coordinator.suffices(patience)
 
     def fence(self, patience: Patience) -> ProducerId:
         """Get a new epoch, which ends what older ones left open, and see that all of it has ended."""
         with self._alone():
-            last, found, producer = self.coordinator.patiently(lambda: self._fence(patience), patience)
-            return self._end(found, last, producer, patience) if found else producer
+            producer: ProducerId = self.coordinator.patiently(lambda: self._fence(patience), patience)
+            if self._found:
+                producer = self._end(*self._found, producer, patience)
+                self._found = None
+            return producer
 
     def settle(self, patience: Patience) -> None:
-        """Wait until the last transaction is complete, and end what was left open of it, by a new epoch."""
+        """See that the transaction that was decided last has ended, by a new epoch if it must be.
+
+        There is nothing to see while one is open, whoever's it is: a new epoch will have it aborted.
+        """
 
         def is_left() -> bool:
             last = self._last(patience)
-            if last and not last.is_complete:
-                raise ConcurrentTransactionsError("the last transaction has not come to its end")
-            return bool(last and self._open(last, patience))
+            if last and last.state in DECIDED:
+                raise ConcurrentTransactionsError("the end of the transaction is on its way")
+            if not last or last.state not in COMPLETE or not self._open(last, None, patience):
+                return False
+            return self._last(patience) == last  # or else another has begun one since
 
         with self._alone():
-            if self.coordinator.suffices(patience) and self.coordinator.patiently(is_left, patience):
+            if self.coordinator.patiently(is_left, patience):
                 self.fence(patience.anew())
 
     def ended(
@@ -77,26 +101,19 @@ class LeftOpen:
         committed: bool,
         following: ProducerId,
         patience: Patience,
-        wrote: Collection[Partition] = (),
+        wrote: Collection[Partition] | None = None,
+        itself: bool = False,
     ) -> ProducerId:
         """See that the transaction of `producer` has ended wherever it `wrote`; return the epoch to go on with.
 
-        `following` is the epoch that its end gave. Where it does not say where it wrote, that may be anywhere.
+        `following` is the epoch that its end gave. Without `wrote`, it may have written anywhere. `itself`: it was this
+        process that wrote there, and so knows who leads, or did until then.
         """
-        last = Last(producer.id, committed)
-        partitions = {*wrote, (self.coordinator.marker_topic, 0)} if wrote else ()
-
-        def left() -> list[Partition]:
-            if not self._open(last, patience, partitions):
-                return []
-            now = self._last(patience)
-            if now and not now.is_complete:
-                raise ConcurrentTransactionsError("the end of the transaction is on its way")
-            return self._open(last, patience, partitions)
-
+        last = Last(producer, "CompleteCommit" if committed else "CompleteAbort")
+        partitions = None if wrote is None else {*wrote, (self.coordinator.marker_topic, 0)}
         with self._alone():
-            found = self.coordinator.patiently(left, patience)
-            return self._end(found, last, following, patience) if found else following
+            found = self._remaining(last, partitions, patience, itself)
+            return self._end(last, found, following, patience) if found else following
 
     def rest(self) -> None:
         """Give up the connections."""
@@ -113,30 +130,61 @@ class LeftOpen:
                 self.coordinator.rest()
                 raise
 
-    def _fence(self, patience: Patience) -> tuple[Last | None, list[Partition], ProducerId]:
-        """Get a new epoch. While a transaction is open, that has it aborted, and is to be tried again."""
-        last = self._last(patience)
-        found = self._open(last, patience) if last and last.is_complete else []
-        if last and found and last.committed is None:
-            raise Undecidable(_where(found))
-        producer = self.coordinator.fence_once(patience)
-        if last and not last.is_complete and (missed := self._open(last, patience)):
-            raise Undecidable(_where(missed))  # it came to its end between the two questions
-        return last, found, producer
+    def _fence(self, patience: Patience) -> ProducerId:
+        """Get a new epoch, and note what is found.
 
-    def _end(self, found: list[Partition], last: Last, producer: ProducerId, patience: Patience) -> ProducerId:
+        While a transaction is open, that has it aborted, and is to be tried again.
+        """
+        last = self._last(patience)
+        if last and last.state in COMPLETE:
+            self._note(last, self._open(last, None, patience))
+        patience.lasts()  # who was stopped must not fence a successor
+        producer = self.coordinator.fence_once(patience)
+        if last and last.state not in COMPLETE:
+            self._note(last, self._open(last, None, patience))  # it came to its end between the two questions
+        return producer
+
+    def _note(self, last: Last, found: list[Partition]) -> None:
+        """Note what is to be ended, and how; what was noted before is known better, now that there is a new epoch."""
+        if not found:
+            self._found = None
+        elif last.committed is not None:
+            self._found = last, found
+        elif not self._found or self._found[0].producer.id != last.producer.id:
+            raise Undecidable(_where(found))
+
+    def _end(self, last: Last, found: list[Partition], producer: ProducerId, patience: Patience) -> ProducerId:
         """End what was found as the transaction was that it is of, and return the epoch that this gives.
 
         A transaction ends with all that its producer has open in its partitions, also if it wrote nothing there itself.
+        Once it is begun, nobody may stop it: what is enrolled and not ended will be aborted.
         """
-        if producer.id != last.producer_id or not patience.lasts():
+        if producer.id != last.producer.id:
             raise Undecidable(_where(found))
-        name, committed = self.coordinator.name, bool(last.committed)
+        committed, patience = bool(last.committed), Patience(patience.seconds)
         how = "committed" if committed else "aborted"
-        LOGGER.warning("sink %r: Kafka had left open, in %s, what was %s; it is ended now", name, _where(found), how)
-        self.coordinator.patiently(lambda: self._enrol(found, producer, patience), patience)
-        following = self.coordinator.end(producer, committed, patience.anew())
-        return self.ended(producer, committed, following, patience, found)
+        while found:
+            LOGGER.warning("sink %r: Kafka left open, in %s, what was %s", self.coordinator.name, _where(found), how)
+            self.coordinator.patiently(functools.partial(self._enrol, found, producer, patience), patience)
+            producer = self.coordinator.end(producer, committed, patience)
+            found = self._remaining(last, found, patience)
+        return producer
+
+    def _remaining(
+        self, last: Last, partitions: Collection[Partition] | None, patience: Patience, itself: bool = False
+    ) -> list[Partition]:
+        """Return where it is open although it is complete."""
+
+        def remaining() -> list[Partition]:
+            if not self._open(last, partitions, patience, itself):
+                return []
+            now = self._last(patience)
+            if now and now.state not in COMPLETE:
+                raise ConcurrentTransactionsError("the end of the transaction is on its way")
+            return self._open(last, partitions, patience)
+
+        found: list[Partition] = self.coordinator.patiently(remaining, patience)
+        return found
 
     def _enrol(self, partitions: list[Partition], producer: ProducerId, patience: Patience) -> None:
         request = AddPartitionsToTxnRequest(
@@ -156,14 +204,29 @@ class LeftOpen:
         except TransactionalIdNotFoundError:
             return None
         [state] = answer.transaction_states
-        name = state.transaction_state
-        return Last(state.producer_id, FATES.get(name), name in FATES)
+        return Last(ProducerId(state.producer_id, state.producer_epoch), state.transaction_state)
 
-    def _open(self, last: Last, patience: Patience, partitions: Collection[Partition] = ()) -> list[Partition]:
-        """Return those of the partitions, or of all, in which its producer has a transaction open."""
-        cluster, looked = self.coordinator.cluster, self._undecided
-        leaders = looked.known_leaders(cluster, partitions) if partitions else looked.leaders(cluster, patience)
-        return looked.of(last.producer_id, cluster, leaders, patience)
+    def _open(
+        self, last: Last, partitions: Collection[Partition] | None, patience: Patience, itself: bool = False
+    ) -> list[Partition]:
+        """Return those of the partitions, or of all, in which it is open. Raises Undecidable if an older one is."""
+        cluster = self.coordinator.cluster
+        found = self._undecided.of(last.producer.id, cluster, partitions, patience, itself)
+        most = AHEAD.get(last.committed, math.inf)
+        if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > most]:
+            raise Undecidable(_where(older))
+        return list(found)
+
+
+def left_open_of(
+    name: str, settings: dict[str, Any], encoding: Encoding, marker_topic: str, topic: str | None
+) -> LeftOpen:
+    """Return who looks after a sink's partitions. `settings` are the producer's, by librdkafka's names.
+
+    Raises ValueError for one that kafka-python has no like of.
+    """
+    timeout_ms = int(settings["transaction.timeout.ms"])
+    return LeftOpen(Coordinator(name, for_executors(settings), encoding, marker_topic, timeout_ms), topic)
 
 
 def _why_not_enrolled(answer: Any) -> list[int]:
@@ -173,5 +236,5 @@ def _why_not_enrolled(answer: Any) -> list[int]:
     return sorted(codes, key=lambda code: code == OperationNotAttemptedError.errno)
 
 
-def _where(partitions: list[Partition]) -> str:
+def _where(partitions: Iterable[Partition]) -> str:
     return ", ".join(f"{topic}-{partition}" for topic, partition in partitions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from kafka.errors import (
@@ -23,6 +23,7 @@ from exactly_once_kafka.patience import Patience
 Partition = tuple[str, int]
 Leaders = dict[Partition, int]  # node ids
 
+AT_ONCE = 50  # partitions of a request
 TOPIC = DescribeProducersRequest.TopicRequest
 
 
@@ -36,46 +37,64 @@ class Undecided:
         self._topics, self._anywhere = set(topics), anywhere
         self._unseen = set[str]()  # topics that this user may not read
 
-    def leaders(self, cluster: Cluster, patience: Patience) -> Leaders:
-        """Return who leads the partitions. Of other topics than its own, those without a leader are left out."""
-        topics = [MetadataRequest.MetadataRequestTopic(name=each) for each in self._topics]
-        request = MetadataRequest(topics=None if self._anywhere else topics, allow_auto_topic_creation=False)
+    def of(
+        self,
+        producer_id: int,
+        cluster: Cluster,
+        partitions: Collection[Partition] | None,
+        patience: Patience,
+        known: bool = False,
+    ) -> dict[Partition, int]:
+        """Return those of the partitions, or of all, in which the producer has a transaction open, and its epoch there.
+
+        `known`: the cluster has written to them, so that whom it takes for a leader has what there is to be seen.
+        """
+        leaders = self._known(cluster, partitions) if known and partitions is not None else None
+        if leaders is None:
+            leaders = self._leaders(cluster, partitions, patience)
+        seen = {each: leader for each, leader in leaders.items() if each[0] not in self._unseen}
+        try:
+            return {
+                (topic.name, each.partition_index): producer.producer_epoch
+                for answer in cluster.ask_all(_requests(seen), patience)
+                for topic in answer.topics
+                for each in topic.partitions
+                if self._is_seen(topic.name, each)
+                for producer in each.active_producers
+                if producer.producer_id == producer_id and producer.current_txn_start_offset >= 0
+            }
+        except Exception:
+            cluster.look_again()  # they may not lead any more what they were asked about
+            raise
+
+    def _known(self, cluster: Cluster, partitions: Collection[Partition]) -> Leaders | None:
+        """Return who leads the partitions by what is known of the cluster, which may be old; None if not of all."""
+        leaders = {each: cluster.leader(*each) for each in partitions}
+        known = {each: leader for each, leader in leaders.items() if leader is not None}
+        return known if len(known) == len(leaders) else None
+
+    def _leaders(self, cluster: Cluster, partitions: Collection[Partition] | None, patience: Patience) -> Leaders:
+        """Ask who leads the partitions, or all. Those of topics that are gone are left out.
+
+        So are those without a leader, unless they are among the partitions or of its own topics.
+        """
+        names = self._topics if partitions is None else {topic for topic, _ in partitions}
+        topics = [MetadataRequest.MetadataRequestTopic(name=each) for each in names]
+        everything = self._anywhere and partitions is None
+        request = MetadataRequest(topics=None if everything else topics, allow_auto_topic_creation=False)
         leaders = Leaders()
         for topic in cluster.ask(request, None, patience).topics:
             for each in topic.partitions:
-                if each.leader_id >= 0 and not topic.is_internal:
-                    leaders[topic.name, each.partition_index] = each.leader_id
-                elif topic.name in self._topics:
+                partition = topic.name, each.partition_index
+                if topic.is_internal or not (partitions is None or partition in partitions):
+                    continue
+                if each.leader_id >= 0:
+                    leaders[partition] = each.leader_id
+                elif partitions is not None or topic.name in self._topics:
                     raise LeaderNotAvailableError(f"nobody leads {topic.name}-{each.partition_index}")
         return leaders
 
-    def known_leaders(self, cluster: Cluster, partitions: Iterable[Partition]) -> Leaders:
-        """Return who leads partitions that were written to."""
-        leaders = Leaders()
-        for topic, partition in partitions:
-            cluster.follow(topic)
-            if (leader := cluster.leader(topic, partition)) is None:
-                cluster.look_again()
-                raise LeaderNotAvailableError(f"nobody leads {topic}-{partition}")
-            leaders[topic, partition] = leader
-        return leaders
-
-    def of(self, producer_id: int, cluster: Cluster, leaders: Leaders, patience: Patience) -> list[Partition]:
-        """Return the partitions in which the producer has a transaction open."""
-        led = defaultdict[int, list[Partition]](list)
-        for partition, leader in leaders.items():
-            if partition[0] not in self._unseen:
-                led[leader].append(partition)
-        requests = {leader: _request(partitions) for leader, partitions in led.items()}
-        return [
-            (topic.name, each.partition_index)
-            for answer in cluster.ask_all(requests, patience)
-            for topic in answer.topics
-            for each in topic.partitions
-            if self._is_seen(topic.name, each, cluster) and _has_open(each, producer_id)
-        ]
-
-    def _is_seen(self, topic: str, partition: Any, cluster: Cluster) -> bool:
+    def _is_seen(self, topic: str, partition: Any) -> bool:
         error = for_code(partition.error_code)
         if error is TopicAuthorizationFailedError:
             if topic not in self._unseen:
@@ -84,7 +103,6 @@ class Undecided:
                 )
             self._unseen.add(topic)
         elif error is not NoError and (topic in self._topics or error is not UnknownTopicOrPartitionError):
-            cluster.look_again()
             raise error(f"{topic}-{partition.partition_index}: {error.description}")
         return error is NoError
 
@@ -97,12 +115,13 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return topics
 
 
-def _request(partitions: Iterable[Partition]) -> DescribeProducersRequest:
-    topics = [TOPIC(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(partitions).items()]
-    return DescribeProducersRequest(version=0, topics=topics)
-
-
-def _has_open(partition: Any, producer_id: int) -> bool:
-    return any(
-        each.producer_id == producer_id and each.current_txn_start_offset >= 0 for each in partition.active_producers
-    )
+def _requests(leaders: Leaders) -> Iterator[tuple[int, DescribeProducersRequest]]:
+    """Yield what to ask whom: of so few partitions that the answer is not too long, however many producers they had."""
+    led = defaultdict[int, list[Partition]](list)
+    for partition, leader in leaders.items():
+        led[leader].append(partition)
+    for leader, partitions in led.items():
+        for start in range(0, len(partitions), AT_ONCE):
+            topics = by_topic(partitions[start : start + AT_ONCE])
+            asked = [TOPIC(name=topic, partition_indexes=numbers) for topic, numbers in topics.items()]
+            yield leader, DescribeProducersRequest(version=0, topics=asked)

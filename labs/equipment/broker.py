@@ -28,8 +28,8 @@ SETTINGS = {
     # Ends what outlived its transaction.timeout.ms within a second instead of ten: a lesson does not wait.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-# A node that is alone is not taken for dead, however long it was frozen: its partitions would have no leader for a moment
-# when it wakes, and Kafka leaves transactions open in those (docs/sink.md).
+# A node that is alone is not taken for dead, however long it is frozen: when it wakes, its partitions would have no
+# leader for a moment, and Kafka leaves transactions open in those (docs/sink.md).
 ALONE = {"broker.session.timeout.ms": "3600000"}
 
 

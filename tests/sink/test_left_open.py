@@ -26,7 +26,7 @@ from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_TRANSACTI
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
-from labs.equipment.topics import create_topic
+from labs.equipment.topics import admin, create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_committed, read_results
 from tests.sink.test_executors_on_three_brokers import SETTINGS, leaders
@@ -160,7 +160,7 @@ def test_who_takes_over_ends_them_as_the_transaction_was(producer, committed):
 @FATES
 def test_who_goes_on_ends_them_as_the_transaction_was(producer, committed):
     first, following = producer.leave_open(committed)
-    wrote = [(producer.name, partition) for partition in range(PARTITIONS)] if committed else []
+    wrote = [(producer.name, partition) for partition in range(PARTITIONS)] if committed else None
     producer.go_on(producer.left_open.ended(first, committed, following, Patience(60), wrote), not committed)
     eventually(lambda: producer.visible() == expected(committed), timeout=20)
 
@@ -188,11 +188,24 @@ def test_settling_ends_them_and_takes_an_epoch_only_then(producer, committed):
     first = producer.fence()
     producer.left_open.settle(Patience(60))
     producer.write(first, "first")
+    producer.left_open.settle(Patience(60))
     producer.leaderless.begin()
     producer.end(first, committed)
     producer.leaderless.end()
     producer.left_open.settle(Patience(60))
     eventually(lambda: producer.visible() == {**expected(committed), "second": 0}, timeout=20)
+
+
+def test_a_topic_that_was_deleted_since_is_not_waited_for(producer):
+    first = producer.fence()
+    producer.write(first, "first")
+    following = producer.end(first, True)
+    gone = create_topic(producer.servers, f"{producer.name}-gone", 1)
+    producer.coordinator.partitions(gone, Patience(60))
+    with admin(producer.servers) as client:
+        client.delete_topics([gone])
+    wrote = [(producer.name, 0), (gone, 0)]
+    assert producer.left_open.ended(first, True, following, Patience(20), wrote) == following
 
 
 def test_nobody_guesses_how_they_were_to_end(producer):

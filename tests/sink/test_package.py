@@ -71,7 +71,7 @@ def test_version_is_the_packages_and_the_changelogs():
     assert f"## [{current}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize(("writers", "needed"), [("driver", set()), ("executors", {"kafka", "urllib.request"})])
+@pytest.mark.parametrize(("writers", "needed"), [("driver", {"kafka"}), ("executors", {"kafka", "urllib.request"})])
 def test_sink_loads_nothing_that_it_does_not_need(writers, needed):
     foreign = {"labs", "pandas", "kafka", "matplotlib", "IPython", "sqlalchemy", "rich", "psutil", "urllib.request"}
     make = f"ExactlyOnceKafkaSink('name', 'topic', bootstrap_servers='127.0.0.1:1', writers={writers!r})"
