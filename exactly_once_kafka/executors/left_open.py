@@ -32,8 +32,11 @@ from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.patience import Patience
 
 COMPLETE = {"CompleteCommit": True, "CompleteAbort": False, "Empty": None}  # was the last transaction committed?
-DECIDED = {"PrepareCommit": True, "PrepareAbort": False}  # and not complete yet
-AHEAD = {True: 1, False: 2}  # how much its end raises a producer's epoch at most, committed or aborted
+ENDING = ("PrepareEpochFence", "PrepareCommit", "PrepareAbort")  # until it is complete
+AHEAD: dict[bool | None, float] = {
+    True: 1,
+    False: 2,
+}  # how much its end raises a producer's epoch at most, committed or aborted
 BY_CLIENTS = 3  # version of AddPartitionsToTxn; later ones are for brokers alone
 TOPIC = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
@@ -47,7 +50,7 @@ class Last(NamedTuple):
     @property
     def committed(self) -> bool | None:
         """Tell how it is decided; None if it is not, or if that is not known any more."""
-        return {**COMPLETE, **DECIDED}.get(self.state)
+        return COMPLETE.get(self.state)
 
 
 class LeftOpen:
@@ -84,9 +87,7 @@ class LeftOpen:
         """
 
         def is_left() -> bool:
-            last = self._last(patience)
-            if last and last.state in DECIDED:
-                raise ConcurrentTransactionsError("the end of the transaction is on its way")
+            last = self._last_at_rest(patience)
             if not last or last.state not in COMPLETE or not self._open(last, None, patience):
                 return False
             return self._last(patience) == last  # or else another has begun one since
@@ -135,7 +136,7 @@ class LeftOpen:
 
         While a transaction is open, that has it aborted, and is to be tried again.
         """
-        last = self._last(patience)
+        last = self._last_at_rest(patience)
         if last and last.state in COMPLETE:
             self._note(last, self._open(last, None, patience))
         patience.lasts()  # who was stopped must not fence a successor
@@ -178,9 +179,7 @@ class LeftOpen:
         def remaining() -> list[Partition]:
             if not self._open(last, partitions, patience, itself):
                 return []
-            now = self._last(patience)
-            if now and now.state not in COMPLETE:
-                raise ConcurrentTransactionsError("the end of the transaction is on its way")
+            self._last_at_rest(patience)
             return self._open(last, partitions, patience)
 
         found: list[Partition] = self.coordinator.patiently(remaining, patience)
@@ -205,6 +204,13 @@ class LeftOpen:
             return None
         [state] = answer.transaction_states
         return Last(ProducerId(state.producer_id, state.producer_epoch), state.transaction_state)
+
+    def _last_at_rest(self, patience: Patience) -> Last | None:
+        """Return the last transaction. Raises ConcurrentTransactionsError while its end is on its way."""
+        last = self._last(patience)
+        if last and last.state in ENDING:
+            raise ConcurrentTransactionsError("the end of the transaction is on its way")
+        return last
 
     def _open(
         self, last: Last, partitions: Collection[Partition] | None, patience: Patience, itself: bool = False
