@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
+from exactly_once_kafka.errors import Undecidable
+from exactly_once_kafka.executors.encoding import Encoding
+from exactly_once_kafka.executors.left_open import left_open_of
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, topic_for
 from exactly_once_kafka.options import producer_settings
@@ -75,13 +81,20 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "adopt":
             marker = Marker(arguments.batch, query_id(arguments), plan(arguments))
             store.topic.create(patience)
-            producer = PendingProducer(producer_settings(arguments.name, servers, options)).take(patience)
+            settings = producer_settings(arguments.name, servers, options)
+            first = _end_what_is_open(arguments.name, settings, topic, arguments.topic)
+            producer = PendingProducer(settings, first=first).take(patience)
             store.overwrite(marker, producer, patience)
             print(f"now: {describe(marker)}")
     except KafkaException as error:
         raise ConnectionError(_why_unreachable(error.args[0], arguments)) from error
     except TimeoutError as error:
         raise ConnectionError(f"no Kafka answers at {servers}, or not without the right --option: {error}") from error
+    except Undecidable as error:
+        raise ValueError(
+            f"Kafka left rows of this name open in {error}, and nobody knows how they were to end: decide that first, "
+            "with kafka-transactions.sh"
+        ) from error
     except Forgetful as unsafe:
         raise ValueError(str(unsafe)) from unsafe
     return 0
@@ -90,6 +103,20 @@ def run(arguments: argparse.Namespace) -> int:
 def read(store: MarkerStore, patience: Patience) -> Marker | None:
     """Return what was committed last, also by a version that kept it elsewhere."""
     return store.read(patience, undecided=True) if store.topic.id(patience) else store.read_old(patience)
+
+
+def _end_what_is_open(
+    name: str, settings: dict[str, Any], marker_topic: str, topic: str | None
+) -> Callable[[Patience], None]:
+    """Return what is to be done before an epoch is taken, which has Kafka forget how the last transaction ended."""
+
+    def end(patience: Patience) -> None:
+        with contextlib.suppress(ValueError):  # where kafka-python cannot log in, nobody looks
+            left_open = left_open_of(name, settings, Encoding(), marker_topic, topic)
+            if left_open.suffices(patience):
+                left_open.fence(patience)
+
+    return end
 
 
 def _why_unreachable(error: KafkaError, arguments: argparse.Namespace) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
@@ -23,9 +22,9 @@ class Patience:
         self._started = time.monotonic()
         self._asked = self._started
 
-    def anew(self, at_most: float = math.inf) -> Patience:
-        """Return as much patience again, from now on, or as many seconds."""
-        return Patience(min(self.seconds, at_most), self._stopped, self._ask)
+    def anew(self) -> Patience:
+        """Return as much patience again, from now on."""
+        return Patience(self.seconds, self._stopped, self._ask)
 
     @property
     def elapsed(self) -> float:

@@ -81,9 +81,9 @@ class PendingProducer:
             self._retired = None  # closes its connections, which may take a moment too
             seconds = min(float(self._settings["transaction.timeout.ms"]) / 1000, TOO_OLD)
             patience = Patience(seconds, self._given_up.is_set, ask=0)
+            producer = Producer(self._settings)  # connects meanwhile
             self._first(patience)
             patience.lasts()
-            producer = Producer(self._settings)
             # Resumed every 20 ms, because librdkafka would look again only after half a second.
             resumed(producer.init_transactions, 0.02, patience)
             self._producer = producer

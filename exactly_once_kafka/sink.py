@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 WRITERS = ("driver", "executors")
 BLIND = "sink %r cannot see whether Kafka leaves rows open: %s"
-AT_MOST = 10  # seconds to look whether a cluster is one that may leave rows open, if nothing else depends on it
 
 
 class ExactlyOnceKafkaSink(BatchSink):
@@ -147,10 +146,10 @@ class ExactlyOnceKafkaSink(BatchSink):
             # fence the one that owns the name.
             done = False
             if pending is None or not pending.promising:
-                done = self._decide_without_epoch(batch, patience)
                 if pending is not None:
                     pending.give_up()
                 pending = None
+                done = self._decide_without_epoch(batch, patience)
                 self._choose_writers(rows.rows, patience)
             if not done:
                 # Step 1. A producer with an epoch of its own. Getting the epoch fences every older producer of this
@@ -192,10 +191,10 @@ class ExactlyOnceKafkaSink(BatchSink):
         except Undecidable as error:
             raise SinkRefused(
                 f"sink {self.name!r} refuses batch {batch_id}: Kafka called a transaction complete, left rows of it "
-                f"open in {error}, and nobody knows any more how it ended. Read them with read_uncommitted, and "
-                "compare their header batch_id with what read_committed readers see of other partitions, and with: "
-                f"python -m exactly_once_kafka show {self.name}. If nothing of their batch is visible anywhere, it was "
-                "aborted: end them with kafka-transactions.sh abort, and restart the query"
+                f"open in {error}, and nobody knows any more how it ended. Read them with read_uncommitted. If other "
+                "rows of their attempt (the header of that name, up to the dot) are to be seen with read_committed, it "
+                "was committed: copy them by hand. Then, or if it was aborted, have kafka-transactions.sh abort them, "
+                "and restart the query"
             ) from error
         except Forgetful as unsafe:
             raise self.refusal(batch, str(unsafe)) from unsafe
@@ -297,10 +296,9 @@ class ExactlyOnceKafkaSink(BatchSink):
         if self._left_open is None:
             return False
         try:
-            seconds = self._timeout if self._coordinator is not None else AT_MOST
-            if self._left_open.suffices(patience.anew(seconds)):
+            if self._left_open.suffices(patience.anew()):
                 return True
-        except (KafkaException, TimeoutError) as error:
+        except KafkaException as error:
             if self._coordinator is not None:
                 raise
             LOGGER.warning(BLIND, self.name, error)

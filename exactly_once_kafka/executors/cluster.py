@@ -32,7 +32,7 @@ ONE_ADDRESS = 10  # seconds for an address, which may lead nowhere; then another
 SETTINGS = {
     "max_in_flight_requests_per_connection": 1000,  # each writer counts its own
     "reconnect_backoff_max_ms": 500,
-    "receive_message_max_bytes": 10_000_000,
+    "receive_message_max_bytes": 100_000_000,
 }
 
 

@@ -140,6 +140,8 @@ def _as_client_errors() -> Iterator[None]:
     """Raise what Kafka refuses, and what hinders to ask it, as the other clients of the sink do."""
     try:
         yield
-    except errors.KafkaError as error:
+    except TimeoutError:
+        raise
+    except (errors.KafkaError, OSError) as error:
         code = error.errno if isinstance(error, BrokerResponseError) else KafkaError._FAIL
         raise KafkaException(KafkaError(code, str(error))) from error

@@ -1,12 +1,12 @@
 """What Kafka has left open of a transaction that it calls complete: it is found, and ended as the transaction was.
 
 The coordinator of Kafka 4.3.1 takes a partition that has no leader at that moment for a deleted one, and does not tell
-it how the transaction ended. Its rows stay undecided then until a later transaction of the same producer ends there,
-and share that one's fate: rows of an aborted attempt would be committed, and rows that were committed be lost.
+it how the transaction ended (KAFKA-20734). Its rows stay undecided then until a later transaction of the same producer
+ends there, and share that one's fate: rows of an aborted attempt would be committed, and committed ones be lost.
 
 Where it stops: a partition that this user may not READ cannot be looked at; nor, where the rows name their topics, one
-that has no leader. Rows to be committed are lost if the driver dies in the milliseconds between their enrolment and
-EndTxn. If it dies just before, after the new epoch, nobody knows any more how they were to end, and the sink refuses.
+that has no leader. If the driver dies, or the coordinator goes away for long, between the enrolment of committed rows
+and EndTxn, they are lost. Between the new epoch and the enrolment nobody knows how they were to end: the sink refuses.
 """
 
 from __future__ import annotations
@@ -32,20 +32,18 @@ from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.patience import Patience
 
 COMPLETE = {"CompleteCommit": True, "CompleteAbort": False, "Empty": None}  # was the last transaction committed?
-ENDING = ("PrepareEpochFence", "PrepareCommit", "PrepareAbort")  # until it is complete
-AHEAD: dict[bool | None, float] = {
-    True: 1,
-    False: 2,
-}  # how much its end raises a producer's epoch at most, committed or aborted
+ENDING = ("PrepareCommit", "PrepareAbort")  # until it is complete
+AHEAD = {"CompleteCommit": 1, "CompleteAbort": 2}  # by how much, at most, the end has raised the producer's epoch
 BY_CLIENTS = 3  # version of AddPartitionsToTxn; later ones are for brokers alone
 TOPIC = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
 class Last(NamedTuple):
-    """The last transaction of a transactional id: its producer, whose epoch its end may have raised, and its state."""
+    """The last transaction of a transactional id: its producer, whose epoch may be `ahead` by now, and its state."""
 
     producer: ProducerId
     state: str
+    ahead: float = 0
 
     @property
     def committed(self) -> bool | None:
@@ -140,7 +138,8 @@ class LeftOpen:
         if last and last.state in COMPLETE:
             self._note(last, self._open(last, None, patience))
         patience.lasts()  # who was stopped must not fence a successor
-        producer = self.coordinator.fence_once(patience)
+        # Once something is found, the answer is waited for: without it, nobody would know any more how that is to end.
+        producer = self.coordinator.fence_once(Patience(patience.seconds) if self._found else patience)
         if last and last.state not in COMPLETE:
             self._note(last, self._open(last, None, patience))  # it came to its end between the two questions
         return producer
@@ -203,7 +202,8 @@ class LeftOpen:
         except TransactionalIdNotFoundError:
             return None
         [state] = answer.transaction_states
-        return Last(ProducerId(state.producer_id, state.producer_epoch), state.transaction_state)
+        name = state.transaction_state
+        return Last(ProducerId(state.producer_id, state.producer_epoch), name, AHEAD.get(name, math.inf))
 
     def _last_at_rest(self, patience: Patience) -> Last | None:
         """Return the last transaction. Raises ConcurrentTransactionsError while its end is on its way."""
@@ -218,8 +218,7 @@ class LeftOpen:
         """Return those of the partitions, or of all, in which it is open. Raises Undecidable if an older one is."""
         cluster = self.coordinator.cluster
         found = self._undecided.of(last.producer.id, cluster, partitions, patience, itself)
-        most = AHEAD.get(last.committed, math.inf)
-        if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > most]:
+        if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > last.ahead]:
             raise Undecidable(_where(older))
         return list(found)
 

@@ -101,7 +101,7 @@ class SharedTransaction(Transaction):
         self._encoded: Piece | None = None  # the marker, once it is encoded
         self._marking: PartitionWriter | None = None  # once it is on its way
         self._written: dict[tuple[str, int], int] = {}  # topic, partition -> rows
-        self._by_itself = True  # is it this process that writes them
+        self._itself = True  # is it this process that writes them
 
     def begin(self, marker: Marker) -> None:
         """Do no more than remember the marker: the first record of a partition begins it."""
@@ -114,7 +114,7 @@ class SharedTransaction(Transaction):
             rows.begin_if_few(self._next_batch.to_try)
         # What Spark computes for the driver already, the executors must not compute as well.
         reports = None if rows.begun else self._by_executors(rows, tags, patience)
-        self._by_itself = reports is None
+        self._itself = reports is None
         if reports is None:
             reports = [self._by_driver(rows, tags, patience)]
         count = counted(reports)
@@ -137,7 +137,7 @@ class SharedTransaction(Transaction):
     def succeeded(self, patience: Patience) -> ProducerId:
         """Return the epoch of the next transaction, once this one, which was committed, is so in all its partitions."""
         following = cast(ProducerId, self.following)
-        ended = self._left_open.ended(self._producer, True, following, patience, self._written, self._by_itself)
+        ended = self._left_open.ended(self._producer, True, following, patience, self._written, self._itself)
         self.following = ended
         return ended
 

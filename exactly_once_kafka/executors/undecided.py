@@ -23,7 +23,7 @@ from exactly_once_kafka.patience import Patience
 Partition = tuple[str, int]
 Leaders = dict[Partition, int]  # node ids
 
-AT_ONCE = 50  # partitions of a request
+AT_ONCE = 20  # partitions of a request
 TOPIC = DescribeProducersRequest.TopicRequest
 
 
@@ -43,13 +43,13 @@ class Undecided:
         cluster: Cluster,
         partitions: Collection[Partition] | None,
         patience: Patience,
-        known: bool = False,
+        itself: bool = False,
     ) -> dict[Partition, int]:
         """Return those of the partitions, or of all, in which the producer has a transaction open, and its epoch there.
 
-        `known`: the cluster has written to them, so that whom it takes for a leader has what there is to be seen.
+        `itself`: the cluster has written to them, so that whom it takes for a leader has what there is to be seen.
         """
-        leaders = self._known(cluster, partitions) if known and partitions is not None else None
+        leaders = self._known(cluster, partitions) if itself and partitions is not None else None
         if leaders is None:
             leaders = self._leaders(cluster, partitions, patience)
         seen = {each: leader for each, leader in leaders.items() if each[0] not in self._unseen}
@@ -116,7 +116,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def _requests(leaders: Leaders) -> Iterator[tuple[int, DescribeProducersRequest]]:
-    """Yield what to ask whom: of so few partitions that the answer is not too long, however many producers they had."""
+    """Yield what to ask whom: of few partitions each, for the answer names all that wrote there in the last day."""
     led = defaultdict[int, list[Partition]](list)
     for partition, leader in leaders.items():
         led[leader].append(partition)

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as LibrdkafkaProducer
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.command import main
 from exactly_once_kafka.errors import Undecidable
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
@@ -71,7 +72,8 @@ class Producer:
     def __init__(self, kafka: Broker, anywhere: bool = False):
         self.servers, self.name = kafka.bootstrap_servers, f"open-{uuid.uuid4().hex[:8]}"
         self.leaderless = Leaderless(kafka, self.name)
-        self.coordinator = Coordinator(self.name, {"bootstrap_servers": self.servers}, Encoding(), self.name, 60_000)
+        marker = create_topic(self.servers, f"{self.name}-marker", 1, cleanup_policy="compact")
+        self.coordinator = Coordinator(self.name, {"bootstrap_servers": self.servers}, Encoding(), marker, 60_000)
         self.left_open = LeftOpen(self.coordinator, None if anywhere else self.name)
 
     def fence(self, seconds: float = 60) -> ProducerId:
@@ -190,22 +192,34 @@ def test_settling_ends_them_and_takes_an_epoch_only_then(producer, committed):
     producer.write(first, "first")
     producer.left_open.settle(Patience(60))
     producer.leaderless.begin()
-    producer.end(first, committed)
+    following = producer.end(first, committed)
     producer.leaderless.end()
     producer.left_open.settle(Patience(60))
     eventually(lambda: producer.visible() == {**expected(committed), "second": 0}, timeout=20)
+    with pytest.raises(KafkaException, match=r"EPOCH|FENCED"):
+        producer.end(following, False)
 
 
-def test_a_topic_that_was_deleted_since_is_not_waited_for(producer):
+@pytest.mark.parametrize("itself", [True, False])
+def test_a_topic_that_was_deleted_since_is_not_waited_for(producer, itself):
     first = producer.fence()
     producer.write(first, "first")
     following = producer.end(first, True)
     gone = create_topic(producer.servers, f"{producer.name}-gone", 1)
-    producer.coordinator.partitions(gone, Patience(60))
+    producer.coordinator.partitions(gone, Patience(60))  # it is known by its leader
     with admin(producer.servers) as client:
         client.delete_topics([gone])
     wrote = [(producer.name, 0), (gone, 0)]
-    assert producer.left_open.ended(first, True, following, Patience(20), wrote) == following
+    assert producer.left_open.ended(first, True, following, Patience(20), wrote, itself) == following
+
+
+@FATES
+def test_an_operator_who_sets_the_marker_has_them_ended_too(producer, committed):
+    producer.leave_open(committed)
+    adopt = ["adopt", producer.name, "--topic", producer.name, "--batch", "1", "--query-id", "a-query"]
+    assert main([*adopt, "--bootstrap-servers", producer.servers]) == 0
+    producer.go_on(producer.fence(), not committed)
+    eventually(lambda: producer.visible() == expected(committed), timeout=20)
 
 
 def test_nobody_guesses_how_they_were_to_end(producer):

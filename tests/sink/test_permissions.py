@@ -35,7 +35,7 @@ ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one
     "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", AclOperation.WRITE),
 }
 LACKS = {user: user.removeprefix("without-") for user in ("without-write", "without-marker", "without-transaction")}
-USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc") for writers in WRITERS)]
+USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -113,6 +113,12 @@ def publish(spark, tmp_path) -> Callable[[ExactlyOnceKafkaSink, int], None]:
             query.stop()
 
     return publish
+
+
+@pytest.mark.parametrize("writers", WRITERS)
+def test_a_topic_that_may_not_be_read_is_said_not_to_be_looked_at(guarded, publish, writers, caplog):
+    publish(guarded.sink(writers, f"blind-{writers}"), 2)
+    assert caplog.text.count("not allowed to READ topic 'results'") == 1
 
 
 @pytest.mark.parametrize(
