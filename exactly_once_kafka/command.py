@@ -114,7 +114,7 @@ def _end_what_is_open(
         with contextlib.suppress(ValueError):  # where kafka-python cannot log in, nobody looks
             left_open = left_open_of(name, settings, Encoding(), marker_topic, topic)
             if left_open.suffices(patience):
-                left_open.fence(patience)
+                left_open.settle(patience, abort=True)
 
     return end
 

@@ -344,7 +344,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         """
         if self._left_open is None:
             return lambda _: None
-        return self._left_open.settle if retire else self._left_open.fence
+        return functools.partial(self._left_open.settle, abort=retire is None)
 
     def _transaction(self, producer: Producer | SharedTransaction) -> Transaction:
         return producer if isinstance(producer, Transaction) else ByDriver(producer, self._store)

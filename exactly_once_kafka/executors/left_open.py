@@ -78,15 +78,17 @@ class LeftOpen:
                 self._found = None
             return producer
 
-    def settle(self, patience: Patience) -> None:
+    def settle(self, patience: Patience, abort: bool = False) -> None:
         """See that the transaction that was decided last has ended, by a new epoch if it must be.
 
-        There is nothing to see while one is open, whoever's it is: a new epoch will have it aborted.
+        One that is open is left alone, whoever's it is, or aborted by a new epoch.
         """
 
         def is_left() -> bool:
             last = self._last_at_rest(patience)
-            if not last or last.state not in COMPLETE or not self._open(last, None, patience):
+            if not last or last.state not in COMPLETE:
+                return bool(last and abort)
+            if not self._open(last, None, patience):
                 return False
             return self._last(patience) == last  # or else another has begun one since
 

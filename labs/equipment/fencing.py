@@ -1,9 +1,9 @@
 """Before a killed broker starts again, a controller alone notes that it is dead.
 
-Kafka 4.3.1 loses commits otherwise. The restarted broker finds itself leader, by its old registration, and goes on
-with transactions whose commit was decided and not yet marked in the partitions; then that registration is fenced, the
-partitions have no leader for a moment, and the transaction coordinator takes them for deleted, skips them and calls
-the transaction complete. Its records stay undecided.
+Kafka 4.3.1 loses commits otherwise (KAFKA-20734; docs/sink.md has more of it). The restarted broker finds itself
+leader, by its old registration, and goes on with transactions whose commit was decided and not yet marked in the
+partitions; then that registration is fenced, the partitions have no leader for a moment, and the transaction
+coordinator takes them for deleted, skips them and calls the transaction complete. Its records stay undecided.
 
 Where it stops: one node. Of several, the others notice that one is dead; all replicas that a partition has in sync,
 killed at once, are not covered.

@@ -66,6 +66,9 @@ class ReadsFirst:
         self._sink.points("before_epoch", self._early.batch_id + 1 if self._early else 0)
         return PendingProducer(self._sink._settings).take(patience)
 
+    def give_up(self):
+        pass
+
     def read(self, patience):
         self._sink._store = self._store
         return self._early
