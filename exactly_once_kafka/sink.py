@@ -335,7 +335,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
         last = retire if isinstance(retire, SharedTransaction) else None
-        return LentEpoch(self._coordinator, cast("LeftOpen", self._left_open), self._next_batch, last)
+        return LentEpoch(cast("LeftOpen", self._left_open), self._next_batch, last)
 
     def _before_epoch(self, retire: Transaction | None) -> Callable[[Patience], object]:
         """Return what is to be done before librdkafka takes an epoch, which would have Kafka forget how the last ended.

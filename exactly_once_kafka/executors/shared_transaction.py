@@ -24,7 +24,6 @@ from pyspark.sql.functions import expr
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.errors import Incomplete
-from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.first_attempt import THREAD, THREAD_OF_FIRST_ROW
 from exactly_once_kafka.executors.lacking import LACKING, lacking_in, reporting
 from exactly_once_kafka.executors.left_open import LeftOpen
@@ -48,14 +47,8 @@ KEEPS_CORE = 10
 class LentEpoch:
     """The epoch of the next transaction: the one that the `last` one's end gave, or one yet to be asked for."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        left_open: LeftOpen,
-        next_batch: NextBatch,
-        last: SharedTransaction | None = None,
-    ):
-        self._coordinator, self._left_open, self._next_batch, self._last = coordinator, left_open, next_batch, last
+    def __init__(self, left_open: LeftOpen, next_batch: NextBatch, last: SharedTransaction | None = None):
+        self._left_open, self._next_batch, self._last = left_open, next_batch, last
         self._begun = time.monotonic()
 
     @property
@@ -74,7 +67,7 @@ class LentEpoch:
         last = self._last if self.promising else None
         producer = last.succeeded(patience.anew()) if last else self._left_open.fence(patience.anew())
         known = last.marker if last else None
-        return SharedTransaction(self._coordinator, self._left_open, producer, self._next_batch, known)
+        return SharedTransaction(self._left_open, producer, self._next_batch, known)
 
     def give_up(self) -> None:
         """Do nothing: an epoch is asked for when it is taken."""
@@ -86,16 +79,10 @@ class SharedTransaction(Transaction):
     `known` is the marker that the last one committed, if its end gave this epoch.
     """
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        left_open: LeftOpen,
-        producer: ProducerId,
-        next_batch: NextBatch,
-        known: Marker | None = None,
-    ):
-        self._coordinator, self._left_open, self._next_batch = coordinator, left_open, next_batch
-        self._producer, self.known = producer, known
+    def __init__(self, left_open: LeftOpen, producer: ProducerId, next_batch: NextBatch, known: Marker | None = None):
+        self._left_open, self._coordinator = left_open, left_open.coordinator
+        self._producer, self._next_batch = producer, next_batch
+        self.known = known
         self.following: ProducerId | None = None
         self.marker: Marker | None = None
         self._encoded: Piece | None = None  # the marker, once it is encoded
