@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
+import functools
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
 from exactly_once_kafka.errors import Undecidable
-from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.left_open import left_open_of
+from exactly_once_kafka.executors.left_open import settle
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, topic_for
 from exactly_once_kafka.options import producer_settings
@@ -82,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             marker = Marker(arguments.batch, query_id(arguments), plan(arguments))
             store.topic.create(patience)
             settings = producer_settings(arguments.name, servers, options)
-            first = _end_what_is_open(arguments.name, settings, topic, arguments.topic)
+            first = functools.partial(settle, arguments.name, settings, topic, arguments.topic, True)
             producer = PendingProducer(settings, first=first).take(patience)
             store.overwrite(marker, producer, patience)
             print(f"now: {describe(marker)}")
@@ -103,20 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
 def read(store: MarkerStore, patience: Patience) -> Marker | None:
     """Return what was committed last, also by a version that kept it elsewhere."""
     return store.read(patience, undecided=True) if store.topic.id(patience) else store.read_old(patience)
-
-
-def _end_what_is_open(
-    name: str, settings: dict[str, Any], marker_topic: str, topic: str | None
-) -> Callable[[Patience], None]:
-    """Return what is to be done before an epoch is taken, which has Kafka forget how the last transaction ended."""
-
-    def end(patience: Patience) -> None:
-        with contextlib.suppress(ValueError):  # where kafka-python cannot log in, nobody looks
-            left_open = left_open_of(name, settings, Encoding(), marker_topic, topic)
-            if left_open.suffices(patience):
-                left_open.settle(patience, abort=True)
-
-    return end
 
 
 def _why_unreachable(error: KafkaError, arguments: argparse.Namespace) -> str:

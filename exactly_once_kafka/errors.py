@@ -45,6 +45,15 @@ def explain(error: Exception, name: str, batch_id: int, elapsed: float, timeout:
     return f"sink {name!r}, batch {batch_id}: {why}. {to_do}: the batch is repeated and published once"
 
 
+def undecided(error: Undecidable, siblings: str) -> str:
+    """Say what Kafka left open, and how to find out how it was to end: as its `siblings` did."""
+    return (
+        f"Kafka called a transaction complete, left rows of it open in {error}, and nobody knows any more how it "
+        f"ended. Read them with read_uncommitted. If {siblings} are to be seen with read_committed, it was committed: "
+        "copy them by hand. Then, or if it was aborted, have kafka-transactions.sh abort them, and restart the query"
+    )
+
+
 def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[str, str]:
     """Return what happened, and what to do for the batch to be repeated."""
     if isinstance(error, Incomplete):

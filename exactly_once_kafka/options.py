@@ -12,6 +12,7 @@ from exactly_once_kafka.tokens import with_kept_tokens
 # What librdkafka has to say goes to Python's logging, and nowhere if nobody listens.
 LOGGER = logging.getLogger("exactly_once_kafka")
 LOGGER.addHandler(logging.NullHandler())
+BLIND = "sink %r cannot see whether Kafka leaves rows open: %s"
 
 OWNED = {
     "transactional.id": "it is the sink's name",

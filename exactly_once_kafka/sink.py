@@ -40,13 +40,13 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
-from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, Undecidable, explain
+from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, Undecidable, explain, undecided
 from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.handed_over import HandedOver
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
-from exactly_once_kafka.options import LOGGER, producer_settings
+from exactly_once_kafka.options import BLIND, LOGGER, producer_settings
 from exactly_once_kafka.patience import Patience, QueryStopped
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.producer import PendingProducer, aborting_on_failure
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from exactly_once_kafka.executors.shared_transaction import LentEpoch, SharedTransaction
 
 WRITERS = ("driver", "executors")
-BLIND = "sink %r cannot see whether Kafka leaves rows open: %s"
 
 
 class ExactlyOnceKafkaSink(BatchSink):
@@ -189,13 +188,8 @@ class ExactlyOnceKafkaSink(BatchSink):
                 "Restart the query: the batch is repeated and published once"
             ) from stopped
         except Undecidable as error:
-            raise SinkRefused(
-                f"sink {self.name!r} refuses batch {batch_id}: Kafka called a transaction complete, left rows of it "
-                f"open in {error}, and nobody knows any more how it ended. Read them with read_uncommitted. If other "
-                "rows of their attempt (the header of that name, up to the dot) are to be seen with read_committed, it "
-                "was committed: copy them by hand. Then, or if it was aborted, have kafka-transactions.sh abort them, "
-                "and restart the query"
-            ) from error
+            said = undecided(error, "other rows of their attempt (the header of that name, up to the dot)")
+            raise SinkRefused(f"sink {self.name!r} refuses batch {batch_id}: {said}") from error
         except Forgetful as unsafe:
             raise self.refusal(batch, str(unsafe)) from unsafe
         self.points("before_checkpoint", batch_id)

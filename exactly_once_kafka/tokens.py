@@ -3,7 +3,7 @@
 Where the driver writes, every micro-batch has a producer of its own, and left to itself each would ask the identity
 provider for a token. Here all clients of a sink share one: the one that `oauth_cb` returns, or the one that
 `sasl_oauthbearer_method="oidc"` fetches with a client's id and secret. Where it stops: other kinds of OIDC grants are
-left to librdkafka, which asks for a token per producer; and the tasks of a real-time sink each ask for their own.
+left to librdkafka, which asks for a token per producer; and each task of a real-time sink asks for its own.
 """
 
 from __future__ import annotations

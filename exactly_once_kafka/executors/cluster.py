@@ -66,11 +66,10 @@ class Cluster:
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return int(levels.get("transaction.version", 0))
 
-    def coordinator(self, transactional_id: str, patience: Patience) -> str:
-        """Return the name of the node that coordinates a transactional id's transactions now."""
-        kind = CoordinatorType.TRANSACTION
-        found = self.ask(FindCoordinatorRequest(version=3, key=transactional_id, key_type=kind.value), None, patience)
-        return str(self._manager.cluster.add_coordinator(found, kind, transactional_id))
+    def coordinator(self, key: str, patience: Patience, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> str:
+        """Return the name of the node that coordinates a transactional id's transactions, or a group, now."""
+        found = self.ask(FindCoordinatorRequest(version=3, key=key, key_type=kind.value), None, patience)
+        return str(self._manager.cluster.add_coordinator(found, kind, key))
 
     def patiently(self, attempt: Any, patience: Patience) -> Any:
         """Repeat what fails because a broker is away or busy; at last raise what Kafka said, or TimeoutError."""

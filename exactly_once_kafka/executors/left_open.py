@@ -18,17 +18,18 @@ import threading
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from confluent_kafka import KafkaException
 from kafka.errors import ConcurrentTransactionsError, OperationNotAttemptedError, TransactionalIdNotFoundError
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
-from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
+from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest
 
 from exactly_once_kafka.errors import Undecidable
 from exactly_once_kafka.executors.connection import for_executors
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.record_batch import ProducerId
-from exactly_once_kafka.executors.undecided import Partition, Undecided, by_topic
-from exactly_once_kafka.options import LOGGER
+from exactly_once_kafka.executors.undecided import Partition, Undecided, by_topic, is_offset_undecided
+from exactly_once_kafka.options import BLIND, LOGGER
 from exactly_once_kafka.patience import Patience
 
 COMPLETE = {"CompleteCommit": True, "CompleteAbort": False, "Empty": None}  # was the last transaction committed?
@@ -36,6 +37,7 @@ ENDING = ("PrepareCommit", "PrepareAbort")  # until it is complete
 AHEAD = {"CompleteCommit": 1, "CompleteAbort": 2}  # by how much, at most, the end has raised the producer's epoch
 BY_CLIENTS = 3  # version of AddPartitionsToTxn; later ones are for brokers alone
 TOPIC = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+OFFSET: Partition = ("the offset of the group", 0)  # stands among partitions for what is open, and is none
 
 
 class Last(NamedTuple):
@@ -54,11 +56,14 @@ class Last(NamedTuple):
 class LeftOpen:
     """Looks after the partitions of `topic` (None: of every topic) and the marker's. Any thread may use it.
 
+    So it does after the offset that transactions commit for `group`, if they do: one in the marker's partition, and
+    nobody commits another for this group, nor before the last one has been read.
+
     Raises KafkaException, TimeoutError, Undecidable, and what `patience` raises.
     """
 
-    def __init__(self, coordinator: Coordinator, topic: str | None):
-        self.coordinator = coordinator
+    def __init__(self, coordinator: Coordinator, topic: str | None, group: str | None = None):
+        self.coordinator, self._group = coordinator, group
         topics = (topic, coordinator.marker_topic)
         self._undecided = Undecided([each for each in topics if each is not None], anywhere=topic is None)
         self._found: tuple[Last, list[Partition]] | None = None  # by one who then took a new epoch
@@ -120,6 +125,11 @@ class LeftOpen:
         """Give up the connections."""
         with self._lock:
             self.coordinator.rest()
+
+    def close(self) -> None:
+        """Give up the connections, for good."""
+        with self._lock:
+            self.coordinator.cluster.close()
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -187,14 +197,24 @@ class LeftOpen:
         return found
 
     def _enrol(self, partitions: list[Partition], producer: ProducerId, patience: Patience) -> None:
-        request = AddPartitionsToTxnRequest(
-            version=BY_CLIENTS,
-            v3_and_below_transactional_id=self.coordinator.name,
-            v3_and_below_producer_id=producer.id,
-            v3_and_below_producer_epoch=producer.epoch,
-            v3_and_below_topics=[TOPIC(name=name, partitions=which) for name, which in by_topic(partitions).items()],
-        )
-        self.coordinator.ask_once(request, patience, _why_not_enrolled)
+        if OFFSET in partitions:
+            of_group = AddOffsetsToTxnRequest(
+                version=BY_CLIENTS,
+                transactional_id=self.coordinator.name,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                group_id=self._group,
+            )
+            self.coordinator.ask_once(of_group, patience)
+        if topics := by_topic(each for each in partitions if each != OFFSET):
+            of_topics = AddPartitionsToTxnRequest(
+                version=BY_CLIENTS,
+                v3_and_below_transactional_id=self.coordinator.name,
+                v3_and_below_producer_id=producer.id,
+                v3_and_below_producer_epoch=producer.epoch,
+                v3_and_below_topics=[TOPIC(name=name, partitions=which) for name, which in topics.items()],
+            )
+            self.coordinator.ask_once(of_topics, patience, _why_not_enrolled)
 
     def _last(self, patience: Patience) -> Last | None:
         """Return the last transaction, or None if there was none, or so long ago that Kafka has forgotten it."""
@@ -219,21 +239,59 @@ class LeftOpen:
     ) -> list[Partition]:
         """Return those of the partitions, or of all, in which it is open. Raises Undecidable if an older one is."""
         cluster = self.coordinator.cluster
-        found = self._undecided.of(last.producer.id, cluster, partitions, patience, itself)
+        real = partitions and [each for each in partitions if each != OFFSET]
+        found = self._undecided.of(last.producer.id, cluster, real, patience, itself)
         if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > last.ahead]:
             raise Undecidable(_where(older))
+        group, place = self._group, (self.coordinator.marker_topic, 0)
+        asked = partitions is None or OFFSET in partitions
+        if group and asked and is_offset_undecided(group, place, cluster, patience):
+            return [*found, OFFSET]
         return list(found)
 
 
 def left_open_of(
-    name: str, settings: dict[str, Any], encoding: Encoding, marker_topic: str, topic: str | None
+    name: str,
+    settings: dict[str, Any],
+    encoding: Encoding,
+    marker_topic: str,
+    topic: str | None,
+    group: str | None = None,
 ) -> LeftOpen:
     """Return who looks after a sink's partitions. `settings` are the producer's, by librdkafka's names.
 
     Raises ValueError for one that kafka-python has no like of.
     """
     timeout_ms = int(settings["transaction.timeout.ms"])
-    return LeftOpen(Coordinator(name, for_executors(settings), encoding, marker_topic, timeout_ms), topic)
+    return LeftOpen(Coordinator(name, for_executors(settings), encoding, marker_topic, timeout_ms), topic, group)
+
+
+def settle(
+    name: str,
+    settings: dict[str, Any],
+    marker_topic: str,
+    topic: str | None,
+    abort: bool,
+    patience: Patience,
+    group: str | None = None,
+) -> None:
+    """See that the name's last transaction has ended, as LeftOpen does: before librdkafka takes an epoch.
+
+    That has Kafka forget how it ended. Where kafka-python is not let in, nobody looks. Raises what LeftOpen does.
+    """
+    try:
+        left_open = left_open_of(name, settings, Encoding(), marker_topic, topic, group)
+    except ValueError as error:
+        LOGGER.warning(BLIND, name, error)
+        return
+    with contextlib.closing(left_open):
+        try:
+            suffices = left_open.suffices(patience)
+        except KafkaException as error:
+            LOGGER.warning(BLIND, name, error)
+            return
+        if suffices:
+            left_open.settle(patience.anew(), abort)
 
 
 def _why_not_enrolled(answer: Any) -> list[int]:
@@ -244,4 +302,4 @@ def _why_not_enrolled(answer: Any) -> list[int]:
 
 
 def _where(partitions: Iterable[Partition]) -> str:
-    return ", ".join(f"{topic}-{partition}" for topic, partition in partitions)
+    return ", ".join(each[0] if each == OFFSET else f"{each[0]}-{each[1]}" for each in partitions)

@@ -1,4 +1,7 @@
-"""Where a producer has a transaction open: the leaders of the partitions say so, whatever its coordinator believes."""
+"""Where a producer has a transaction open, whatever its coordinator believes: the leaders of the partitions say so.
+
+Where it has committed the offset of a consumer group, that one's coordinator does.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ from kafka.errors import (
     NoError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
     for_code,
 )
 from kafka.protocol.admin.transactions import DescribeProducersRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.options import LOGGER
@@ -25,6 +30,8 @@ Leaders = dict[Partition, int]  # node ids
 
 AT_ONCE = 20  # partitions of a request
 TOPIC = DescribeProducersRequest.TopicRequest
+ONE_GROUP = 7  # version of OffsetFetch; later ones ask for several groups
+TOPIC_OF_GROUP = OffsetFetchRequest.OffsetFetchRequestTopic
 
 
 class Undecided:
@@ -105,6 +112,22 @@ class Undecided:
         elif error is not NoError and (topic in self._topics or error is not UnknownTopicOrPartitionError):
             raise error(f"{topic}-{partition.partition_index}: {error.description}")
         return error is NoError
+
+
+def is_offset_undecided(group: str, partition: Partition, cluster: Cluster, patience: Patience) -> bool:
+    """Tell whether a transaction has committed an offset for the group that its coordinator takes for undecided.
+
+    Raises what Undecided does.
+    """
+    topic, number = partition
+    topics = [TOPIC_OF_GROUP(name=topic, partition_indexes=[number])]
+    request = OffsetFetchRequest(version=ONE_GROUP, group_id=group, topics=topics, require_stable=True)
+    answer = cluster.ask(request, cluster.coordinator(group, patience, CoordinatorType.GROUP), patience)
+    codes = [answer.error_code, *(each.error_code for topic in answer.topics for each in topic.partitions)]
+    errors = {for_code(code) for code in codes} - {NoError}
+    for error in errors - {UnstableOffsetCommitError}:
+        raise error(f"group {group!r}: {error.description}")
+    return bool(errors)
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

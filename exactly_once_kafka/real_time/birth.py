@@ -6,24 +6,21 @@ had no records so far, or that the marker's topic was deleted and made anew.
 
 from __future__ import annotations
 
-from typing import Any
-
 from exactly_once_kafka.batch import REAL_TIME, Marker
-from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.task import Task
 
 
 class Birth:
-    """The record that says which query began under this name. `settings` are of a producer with the name as its id.
+    """The record that says which query began under this name.
 
-    Raises KafkaException, TimeoutError, Forgetful, SinkRefused.
+    Raises KafkaException, TimeoutError, Forgetful, SinkRefused, Undecidable.
     """
 
-    def __init__(self, task: Task, settings: dict[str, Any], store: MarkerStore, seconds: float):
-        self._task, self._settings, self._store = task, settings, store
-        self.patience = Patience(seconds)
+    def __init__(self, task: Task, clients: Clients):
+        self._task, self._clients, self._store = task, clients, clients.births()
+        self.patience = Patience(clients.timeout)
 
     def note(self) -> None:
         """See to it that the topic is there, and that the name is this query's."""
@@ -32,9 +29,12 @@ class Birth:
             self._store.topic.create(self.patience)
         if self._is_noted(undecided=True):
             return
-        producer = PendingProducer(self._settings).take(self.patience)
+        name = self._clients.name
+        producer = self._clients.new_epoch(name).take(self.patience)
+        self.patience = self.patience.anew()
         if not self._is_noted():  # nobody else can note it from here on
             self._store.overwrite(Marker(0, self._task.query_id, REAL_TIME), producer, self.patience)
+            self._clients.settle(name, False, self.patience.anew())  # or else nobody would, once epoch 0 is over
 
     def check(self) -> None:
         """Refuse unless the name is this query's, or nobody's yet in epoch 0."""

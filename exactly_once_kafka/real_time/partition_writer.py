@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -17,11 +16,11 @@ from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.cause import true_cause
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_TRANSACTION
-from exactly_once_kafka.producer import PendingProducer, aborting_on_failure, commit
+from exactly_once_kafka.producer import aborting_on_failure, commit
+from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.points import AFTER_BEGIN
 from exactly_once_kafka.real_time.position import BEGINNING, Position, SourceRows
 from exactly_once_kafka.real_time.row import Record
-from exactly_once_kafka.real_time.source_marker import SourceMarker
 from exactly_once_kafka.real_time.task import Task
 from exactly_once_kafka.send import ONE_SLICE, acknowledged
 
@@ -32,16 +31,15 @@ def key_of(name: str, topic: str, partition: int) -> str:
 
 
 class PartitionWriter:
-    """One source partition in one epoch. `settings` are librdkafka's, of a producer with the transactional id.
+    """One source partition in one epoch, by its `key`.
 
-    Raises KafkaException, TimeoutError, SinkRefused; after any of them it is of no more use.
+    Raises KafkaException, TimeoutError, SinkRefused, Undecidable; after any of them it is of no more use.
     """
 
-    def __init__(
-        self, task: Task, settings: dict[str, Any], store: SourceMarker, point: Callable[[str], object], seconds: float
-    ):
-        self._task, self._settings, self._store, self._point = task, settings, store, point
-        self.patience = Patience(seconds)
+    def __init__(self, task: Task, clients: Clients, key: str, point: Callable[[str], object]):
+        self._task, self._clients, self._key, self._point = task, clients, key, point
+        self._store = clients.marker(key)
+        self.patience = Patience(clients.timeout)
         self._rows, self._covered = SourceRows(), BEGINNING
         self._producer: Producer | None = None
         self._written, self._in_middle = 0, False
@@ -99,7 +97,7 @@ class PartitionWriter:
     def _begin(self) -> Producer:
         self.patience = self.patience.anew()
         # Not before it is needed: an epoch that is granted after the task's end would fence the next epoch's task.
-        producer = PendingProducer(self._settings).take(self.patience)
+        producer = self._clients.new_epoch(self._key).take(self.patience)
         self._covered = self._continue_from(self._store.read(self.patience.anew()))
         producer.begin_transaction()
         self._producer, self._written, self._in_middle = producer, 0, False

@@ -72,7 +72,7 @@ class RealTimeKafkaSink:
     ):
         self.name, self.topic, self.points = name, topic, points
         self.marker_topic = topic_for(name, marker_topic)
-        self._clients = Clients(name, self.marker_topic, bootstrap_servers, {"linger_ms": 0, **options})
+        self._clients = Clients(name, topic, self.marker_topic, bootstrap_servers, {"linger_ms": 0, **options})
         timeout = self._clients.timeout
         self.commit_seconds = timeout / 2 if commit_seconds is None else commit_seconds
         if not 0 < self.commit_seconds < timeout:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 from pyspark import TaskContext
 
-from exactly_once_kafka.errors import BatchFailed, SinkRefused, explain
+from exactly_once_kafka.errors import BatchFailed, SinkRefused, Undecidable, explain, undecided
 from exactly_once_kafka.marker_topic import Forgetful
 from exactly_once_kafka.patience import Patience
 
@@ -35,11 +35,15 @@ class Task:
             )
         return cls(name, number, epoch, query_id)
 
+    @property
+    def _itself(self) -> str:
+        return f"sink {self.name!r}, epoch {self.epoch}, task {self.number} of query {self.query_id}"
+
     def refusal(self, why: str) -> SinkRefused:
         return SinkRefused(
-            f"sink {self.name!r}, epoch {self.epoch}, task {self.number} of query {self.query_id}: {why}. Writing "
-            "could lose or double rows. Likely causes: the checkpoint was deleted; another query uses the name; or the "
-            "marker's topic was deleted. What to do: restore the checkpoint, or give a new query a new name"
+            f"{self._itself}: {why}. Writing could lose or double rows. Likely causes: the checkpoint was deleted; "
+            "another query uses the name; or the marker's topic was deleted. What to do: restore the checkpoint, or "
+            "give a new query a new name"
         )
 
     @contextmanager
@@ -52,6 +56,12 @@ class Task:
             said = explain(error, self.name, self.epoch, spent.elapsed, spent.seconds)
             raise BatchFailed(
                 said.replace(f"batch {self.epoch}:", f"epoch {self.epoch}, task {self.number}:")
+            ) from error
+        except Undecidable as error:
+            said = undecided(error, "the results of the source's records around theirs")
+            raise SinkRefused(
+                f"{self._itself}: {said}. If the offset of a group was aborted so, delete the group {self.name!r} "
+                "followed by /TOPIC/PARTITION of the source first: the marker's topic decides then"
             ) from error
         except Forgetful as unsafe:
             raise self.refusal(str(unsafe)) from unsafe

@@ -38,7 +38,7 @@ class TaskWriter:
         self._writer: PartitionWriter | None = None
         self._source: tuple[str, int] | None = None
         self._timer: threading.Timer | None = None
-        self._birth = Birth(task, clients.settings(clients.name), clients.births(), clients.timeout)
+        self._birth = Birth(task, clients)
 
     def begin(self) -> None:
         """Note whose name it is, in the first task of all. Nothing else is asked of Kafka before there is a row."""
@@ -86,9 +86,8 @@ class TaskWriter:
         if self._writer is None:
             with self._task.explaining(lambda: self._birth.patience):
                 self._birth.check()
-            clients, key = self._clients, key_of(self._clients.name, topic, partition)
-            settings, marker = clients.settings(key), clients.marker(key)
-            self._writer = self._kind(self._task, settings, marker, self._point, clients.timeout)
+            key = key_of(self._clients.name, topic, partition)
+            self._writer = self._kind(self._task, self._clients, key, self._point)
             self._source = topic, partition
         if self._source != (topic, partition):
             raise self._task.refusal(

@@ -86,7 +86,7 @@ def test_marker_store_that_is_dropped_is_gone_at_once(broker, topic):
 
 def test_task_of_the_real_time_sink_leaves_nothing_behind(broker, topic):
     results, name = topic(), f"real-time-{uuid.uuid4().hex}"
-    clients = Clients(name, f"{name}-marker", broker.bootstrap_servers, {})
+    clients = Clients(name, results, f"{name}-marker", broker.bootstrap_servers, {})
 
     def run(epoch: int) -> weakref.ref:
         writer = TaskWriter(Task(name, 0, epoch, "a query"), clients, PartitionWriter, lambda _: None, 60)

@@ -6,6 +6,7 @@ Each partition has one replica. Its broker is dead when the transaction ends, an
 from __future__ import annotations
 
 import contextlib
+import itertools
 import uuid
 from collections.abc import Callable
 
@@ -13,23 +14,34 @@ import pyarrow
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as LibrdkafkaProducer
+from confluent_kafka.admin import AdminClient
+from kafka.protocol.metadata import MetadataRequest
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.command import main
 from exactly_once_kafka.errors import Undecidable
+from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.left_open import LeftOpen
 from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.write_task import WriteTask
+from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_TRANSACTION
+from exactly_once_kafka.producer import commit
+from exactly_once_kafka.real_time.birth import Birth
+from exactly_once_kafka.real_time.clients import Clients
+from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
+from exactly_once_kafka.real_time.task import Task
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
+from labs.equipment.node import Node
 from labs.equipment.topics import admin, create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_committed, read_results
+from tests.sink.conftest import numbers_in
 from tests.sink.test_executors_on_three_brokers import SETTINGS, leaders
 
 PARTITIONS, ROWS = 3, 30
@@ -40,30 +52,42 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def kafka():
-    with Broker(nodes=3, settings=SETTINGS) as cluster:
+    with Broker(nodes=3, settings=SETTINGS | {"offsets.topic.replication.factor": "1"}) as cluster:
         yield cluster
 
 
 class Leaderless:
-    """A topic whose partition 0 is to have no leader for a while, nor has what else its broker leads."""
+    """A broker that is to be dead for a while. Some partitions of the topic, and others, have no leader then."""
 
-    def __init__(self, kafka: Broker, topic: str, partitions: int = PARTITIONS, **settings: str):
-        self._kafka, self.topic = kafka, topic
+    def __init__(self, kafka: Broker, topic: str, broker: int):
+        self._kafka, self._topic, self._broker = kafka, topic, broker
+
+    @classmethod
+    def new(cls, kafka: Broker, topic: str, partitions: int = PARTITIONS, **settings: str) -> Leaderless:
+        """Create a topic, whose partition 0 is to have no leader."""
         settings |= {"min_insync_replicas": "1"}
         create_topic(kafka.bootstrap_servers, topic, partitions, replication=1, **settings)
-        self._victim = leaders(kafka.bootstrap_servers, topic)[0]
+        return cls(kafka, topic, leaders(kafka.bootstrap_servers, topic)[0])
 
     def begin(self) -> None:
-        self._kafka.kill(self._victim)
-        eventually(lambda: self._leader() == NOBODY, timeout=60)
+        self._kafka.kill(self._broker)
+        eventually(lambda: self._all(in_sight=False), timeout=60)
 
     def end(self) -> None:
-        self._kafka.start(self._victim)
-        eventually(lambda: self._leader() == self._victim, timeout=60)
+        self._kafka.start(self._broker)
+        eventually(lambda: self._all(in_sight=True), timeout=60)
 
-    def _leader(self) -> int:
+    def _in_sight_of(self, node: Node) -> bool:
+        """Tell whether a broker that is alive knows a leader of each partition of the topic."""
+        cluster, patience = Cluster({"bootstrap_servers": f"127.0.0.1:{node.port}"}), Patience(60)
+        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=self._topic)])
+        [topic] = cluster.ask(request, node.node_id, patience).topics
+        cluster.close()
+        return all(each.leader_id != NOBODY for each in topic.partitions)
+
+    def _all(self, in_sight: bool) -> bool:
         alive = [node for node in self._kafka.nodes if node.pid]
-        return leaders(",".join(f"127.0.0.1:{node.port}" for node in alive), self.topic)[0]
+        return all(self._in_sight_of(node) is in_sight for node in alive)
 
 
 class Producer:
@@ -71,7 +95,7 @@ class Producer:
 
     def __init__(self, kafka: Broker, anywhere: bool = False):
         self.servers, self.name = kafka.bootstrap_servers, f"open-{uuid.uuid4().hex[:8]}"
-        self.leaderless = Leaderless(kafka, self.name)
+        self.leaderless = Leaderless.new(kafka, self.name)
         marker = create_topic(self.servers, f"{self.name}-marker", 1, cleanup_policy="compact")
         self.coordinator = Coordinator(self.name, {"bootstrap_servers": self.servers}, Encoding(), marker, 60_000)
         self.left_open = LeftOpen(self.coordinator, None if anywhere else self.name)
@@ -238,8 +262,8 @@ class Query:
     def __init__(self, spark, kafka, directory, **options):
         self._spark, self.servers, self._directory = spark, kafka.bootstrap_servers, directory
         self.name, self._options = f"open-{uuid.uuid4().hex[:8]}", options
-        Leaderless(kafka, self.name)
-        self.leaderless = Leaderless(kafka, f"{self.name}-marker", 1, cleanup_policy="compact")
+        Leaderless.new(kafka, self.name)
+        self.leaderless = Leaderless.new(kafka, f"{self.name}-marker", 1, cleanup_policy="compact")
         self.strikes: dict[tuple[str, int], Callable[[], object]] = {}
         (directory / "source").mkdir()
 
@@ -314,3 +338,90 @@ def test_rows_that_are_aborted_where_nobody_leads_do_not_come_with_the_next_batc
     query.leaderless.end()
     query.run(3)
     assert query.audit().valid, query.audit()
+
+
+class RealTime:
+    """A partition of a source, read in epochs, whose records go to partition 0 of a topic.
+
+    That, the marker and the consumer group each have a broker of their own.
+    """
+
+    def __init__(self, kafka: Broker):
+        self.servers, self.name = kafka.bootstrap_servers, f"open-{uuid.uuid4().hex[:8]}"
+        self.marker_topic = f"{self.name}-marker"
+        self.of_rows = Leaderless.new(kafka, self.name)
+        [self.partition] = eventually(self._kept_elsewhere, timeout=60)
+        self.key = key_of(self.name, "source", self.partition)
+        self.of_group = Leaderless(kafka, "__consumer_offsets", self._coordinator(self.key))
+        self.of_marker = Leaderless.new(kafka, self.marker_topic, 1, cleanup_policy="compact")
+        self.clients = Clients(self.name, self.name, self.marker_topic, self.servers, {})
+
+    def _kept_elsewhere(self) -> list[int]:
+        """Return a partition of the source whose group has another broker than the rows."""
+        node = leaders(self.servers, self.name)[0]
+        others = (each for each in range(100) if self._coordinator(key_of(self.name, "source", each)) != node)
+        return list(itertools.islice(others, 1))
+
+    def _coordinator(self, group: str) -> int:
+        """Return which broker keeps what the group commits. Raises KafkaException while there is no topic for that."""
+        client = AdminClient({"bootstrap.servers": self.servers})
+        return int(client.describe_consumer_groups([group])[group].result(60).coordinator.id)
+
+    def read_on(self, epoch: int, offsets: range, **strikes: Callable[[], object]) -> None:
+        task = Task(self.name, self.partition, epoch, "query")
+        writer = PartitionWriter(task, self.clients, self.key, lambda point: strikes.get(point, lambda: None)())
+        for offset in offsets:
+            writer.write(offset, (self.name, str(offset).encode(), None, 0, None))
+        writer.commit()
+
+
+@pytest.fixture(params=["rows", "group"])
+def real_time(request, kafka):
+    source = RealTime(kafka)
+    return source, source.of_rows if request.param == "rows" else source.of_group
+
+
+def test_what_a_real_time_task_commits_where_nobody_leads_is_not_lost_with_the_next_epoch(real_time):
+    source, leaderless = real_time
+    source.read_on(0, range(ROWS), before_commit=leaderless.begin, after_commit=leaderless.end)
+    with pytest.raises(TimeoutError, match="as if"):
+        source.read_on(1, range(ROWS, 2 * ROWS), before_commit=fail)
+    source.read_on(1, range(ROWS - 5, 2 * ROWS))
+    assert sorted(numbers_in(source.servers, source.name)) == list(range(2 * ROWS))
+
+
+def test_what_a_real_time_task_aborts_where_nobody_leads_does_not_come_with_the_next_epoch(real_time):
+    source, leaderless = real_time
+
+    def fail_leaderless() -> None:
+        leaderless.begin()
+        fail()
+
+    with pytest.raises(TimeoutError, match="as if"):
+        source.read_on(0, range(ROWS), before_commit=fail_leaderless)
+    leaderless.end()
+    source.read_on(0, range(ROWS))
+    assert sorted(numbers_in(source.servers, source.name)) == list(range(ROWS))
+
+
+def test_a_real_time_marker_that_is_committed_where_nobody_leads_is_decided(kafka):
+    source = RealTime(kafka)
+    source.read_on(0, range(ROWS), before_commit=source.of_marker.begin, after_commit=source.of_marker.end)
+    source.clients.settle(source.key, True, Patience(60))
+    settings = source.clients.settings(source.key)
+    marker = MarkerStore(source.key, source.marker_topic, source.servers, settings).read(Patience(20))
+    assert marker is not None
+    assert f'"offset":{ROWS - 1}' in str(marker.plan).replace(" ", "")
+
+
+def test_a_real_time_name_that_is_noted_where_nobody_leads_is_known_once_epoch_0_is_over(kafka, monkeypatch):
+    source = RealTime(kafka)
+
+    def leaderless(producer: LibrdkafkaProducer, patience: Patience) -> None:
+        source.of_marker.begin()
+        commit(producer, patience)
+        source.of_marker.end()
+
+    monkeypatch.setattr("exactly_once_kafka.marker.commit", leaderless)
+    Birth(Task(source.name, 0, 0, "query"), source.clients).note()
+    Birth(Task(source.name, 0, 1, "query"), source.clients).check()

@@ -21,6 +21,11 @@ from confluent_kafka.admin import (
 )
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.real_time.clients import Clients
+from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
+from exactly_once_kafka.real_time.task import Task
+from exactly_once_kafka.real_time.task_writer import TaskWriter
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
@@ -36,6 +41,7 @@ ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one
 }
 LACKS = {user: user.removeprefix("without-") for user in ("without-write", "without-marker", "without-transaction")}
 USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
+USERS += [REAL_TIME := "real-time"]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -64,10 +70,12 @@ class Guarded:
     servers: str
 
     def sink(self, writers: str, user: str, password: str = "p", **options) -> ExactlyOnceKafkaSink:
-        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
-        login |= {"sasl_username": user, "sasl_password": password}
         common: dict[str, Any] = {"bootstrap_servers": self.servers, "writers": writers, "driver_rows": 0}
-        return ExactlyOnceKafkaSink(user, "results", **common, **(options or login))
+        return ExactlyOnceKafkaSink(user, "results", **common, **(options or self.login(user, password)))
+
+    def login(self, user: str, password: str = "p") -> dict[str, str]:
+        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+        return login | {"sasl_username": user, "sasl_password": password}
 
     def token_options(self) -> dict[str, str]:
         return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
@@ -92,8 +100,8 @@ def guarded():
 
 def _grant(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
     name = name.format(user=user)
-    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    return AclBinding(kind, name, literal, f"User:{user}", "*", operation, allow)
+    pattern = ResourcePatternType.PREFIXED if user == REAL_TIME else ResourcePatternType.LITERAL
+    return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
 
 
 @pytest.fixture
@@ -119,6 +127,19 @@ def publish(spark, tmp_path) -> Callable[[ExactlyOnceKafkaSink, int], None]:
 def test_a_topic_that_may_not_be_read_is_said_not_to_be_looked_at(guarded, publish, writers, caplog):
     publish(guarded.sink(writers, f"blind-{writers}"), 2)
     assert caplog.text.count("not allowed to READ topic 'results'") == 1
+
+
+def test_a_real_time_task_writes_though_it_may_not_look_everywhere(guarded, caplog):
+    clients = Clients(REAL_TIME, "results", f"{REAL_TIME}-marker", guarded.servers, guarded.login(REAL_TIME))
+    for epoch in range(2):
+        writer = TaskWriter(Task(REAL_TIME, 0, epoch, "query"), clients, PartitionWriter, lambda _: None, TIMEOUT)
+        writer.begin()
+        writer.write("source", 0, epoch, ("results", b"a row", None, -1, None))
+        writer.end(publish=True)
+    marker = clients.marker(key_of(REAL_TIME, "source", 0)).read(Patience(TIMEOUT))
+    assert marker is not None
+    assert marker.batch_id == 1
+    assert "not allowed to READ topic 'results'" in caplog.text
 
 
 @pytest.mark.parametrize(

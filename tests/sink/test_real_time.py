@@ -14,11 +14,9 @@ from pyspark.sql import functions as F
 
 from exactly_once_kafka.batch import Batch, Marker, Unfit, is_done
 from exactly_once_kafka.errors import SinkRefused
-from exactly_once_kafka.marker import MarkerStore
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.real_time.birth import Birth
+from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.points import REAL_TIME_POINTS
 from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
 from exactly_once_kafka.real_time.task import Task
@@ -187,22 +185,20 @@ def test_mutant_whose_marker_knows_whole_records_only_loses_the_rest_of_one(expl
 
 def test_name_of_a_sink_for_micro_batches_is_refused(broker, topic):
     servers, name = broker.bootstrap_servers, topic()
-    settings = producer_settings(name, servers, {})
-    store = MarkerStore(name, topic(cleanup_policy="compact"), servers, settings)
-    producer = PendingProducer(settings).take(Patience(30))
-    store.overwrite(Marker(4, "query", '{"offsets":1}'), producer, Patience(30))
+    clients = Clients(name, None, topic(cleanup_policy="compact"), servers, {})
+    producer = clients.new_epoch(name).take(Patience(30))
+    clients.births().overwrite(Marker(4, "query", '{"offsets":1}'), producer, Patience(30))
     with pytest.raises(SinkRefused, match="a sink for micro-batches"):
-        Birth(Task(name, 0, 5, "query"), settings, store, 30).check()
+        Birth(Task(name, 0, 5, "query"), clients).check()
 
 
 def test_name_of_a_real_time_sink_is_refused_to_one_for_micro_batches(broker, topic):
     servers, name = broker.bootstrap_servers, topic()
-    settings = producer_settings(name, servers, {})
-    store = MarkerStore(name, topic(cleanup_policy="compact"), servers, settings)
-    Birth(Task(name, 0, 0, "query"), settings, store, 30).note()
+    clients = Clients(name, None, topic(cleanup_policy="compact"), servers, {})
+    Birth(Task(name, 0, 0, "query"), clients).note()
     # Spark's log has epoch 0; 1 may be in Kafka alone.
     with pytest.raises(Unfit, match="that of a RealTimeKafkaSink"):
-        is_done(store.read(Patience(30)), Batch("query", 1, "{}", "{}"))
+        is_done(clients.births().read(Patience(30)), Batch("query", 1, "{}", "{}"))
 
 
 def test_rows_without_their_source_are_refused(spark, broker, numbers, topic, tmp_path):

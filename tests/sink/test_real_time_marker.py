@@ -8,11 +8,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from exactly_once_kafka.batch import Marker
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
-from exactly_once_kafka.real_time.source_marker import SourceMarker
 from exactly_once_kafka.real_time.task import Task
 from tests.sink.conftest import numbers_in
 
@@ -24,33 +22,28 @@ class Partitions:
     """Partitions of a source called `in`, whose offsets are written as they are."""
 
     def __init__(self, servers: str, topic: str, marker_topic: str):
-        self.servers, self.topic, self.marker_topic = servers, topic, marker_topic
-
-    def parts(self, partition: int) -> tuple[str, dict[str, object], SourceMarker]:
-        key = key_of("sink", "in", partition)
-        settings = producer_settings(key, self.servers, {})
-        return key, settings, SourceMarker(key, self.marker_topic, self.servers, settings)
+        self.servers, self.topic = servers, topic
+        self.clients = Clients("sink", topic, marker_topic, servers, {})
 
     def write(self, partition: int, *offsets: int, epoch: int = 1) -> None:
         """Write these offsets in one epoch, and commit."""
-        _, settings, marker = self.parts(partition)
         task = Task("sink", partition, epoch, "query")
-        writer = PartitionWriter(task, settings, marker, lambda _: None, TIMEOUT)
+        writer = PartitionWriter(task, self.clients, key_of("sink", "in", partition), lambda _: None)
         for offset in offsets:
             writer.write(offset, (self.topic, str(offset).encode(), None, 0, None))
         writer.commit()
 
     def die_before_commit(self, partition: int):
         """Leave a transaction open, with its marker sent; return the producer, which nobody may close."""
-        _, settings, marker = self.parts(partition)
-        producer = PendingProducer(settings).take(Patience(TIMEOUT))
+        key = key_of("sink", "in", partition)
+        producer = self.clients.new_epoch(key).take(Patience(TIMEOUT))
         producer.begin_transaction()
-        marker.send(Marker(1, "query", '{"offset":0,"row":1}'), producer, Patience(TIMEOUT))
+        self.clients.marker(key).send(Marker(1, "query", '{"offset":0,"row":1}'), producer, Patience(TIMEOUT))
         return producer
 
     def forget_group(self, partition: int) -> None:
         """Let Kafka forget the consumer group that has the marker too, as it does after a week."""
-        key, _, _ = self.parts(partition)
+        key = key_of("sink", "in", partition)
         admin = AdminClient({"bootstrap.servers": self.servers})
         admin.delete_consumer_groups([key])[key].result(30)
 
@@ -97,9 +90,8 @@ def test_marker_that_is_only_behind_the_open_transaction_of_another_is_waited_fo
     open_one = partitions.die_before_commit(0)
     partitions.write(1, 0, 1)
     partitions.forget_group(1)
-    _, _, marker = partitions.parts(1)
     with pytest.raises(TimeoutError, match="could not be read"):
-        marker.read(Patience(2))
+        partitions.clients.marker(key_of("sink", "in", 1)).read(Patience(2))
     open_one.abort_transaction(30)
     partitions.write(1, 0, 1, 2, epoch=2)
     assert partitions.published() == [0, 1, 2]

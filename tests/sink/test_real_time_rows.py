@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import Row
 
+from exactly_once_kafka.errors import SinkRefused, Undecidable
+from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.partition_writer import key_of
 from exactly_once_kafka.real_time.position import BEGINNING, Position, SourceRows
 from exactly_once_kafka.real_time.row import record_of, source_of
 from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
+from exactly_once_kafka.real_time.task import Task
 from labs.faults.task_fault import TaskFaults
 
 
@@ -34,6 +39,27 @@ def test_row_becomes_a_record():
     row = Row(key="k", value=bytearray(b"v"), partition=3, headers=[header], source=None)
     assert record_of(row, "t") == ("t", b"v", b"k", 3, [("h", b"x")])
     assert record_of(Row(value=None, topic="u"), None) == ("u", None, None, -1, None)
+
+
+def test_clients_of_a_task_share_one_login_token():
+    def token(config: str) -> tuple[str, float]:
+        raise AssertionError("nobody connects here")
+
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "oauth_cb": token}
+    clients = Clients("sink", None, "marker", "127.0.0.1:1", login)
+    clients = cloudpickle.loads(cloudpickle.dumps(clients))  # as they come to a task
+    first, second = clients.settings("a"), clients.settings("b")
+    assert first["oauth_cb"] is second["oauth_cb"]
+    assert (first["transactional.id"], second["transactional.id"]) == ("a", "b")
+
+
+def test_what_nobody_can_decide_is_refused():
+    task = Task("sink", 2, 7, "query")
+    with (
+        pytest.raises(SinkRefused, match=r"epoch 7, task 2 .* open in results-0, and nobody knows"),
+        task.explaining(lambda: Patience(1)),
+    ):
+        raise Undecidable("results-0")
 
 
 @pytest.mark.parametrize(
