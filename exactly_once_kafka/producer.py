@@ -14,17 +14,19 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from exactly_once_kafka.errors import Undecidable
 from exactly_once_kafka.patience import SLICE, Patience, QueryStopped
 
 # An epoch that was prepared so long ago may be forgotten by Kafka (transactional.id.expiration.ms), or its connections
 # be closed. Another one costs nothing that matters to a query that rests for minutes.
 TOO_OLD = 300  # seconds
+FIRST = 0.9  # of the time that there is for an epoch
 
 
 class PendingProducer:
     """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id.
 
-    `first` is called before it.
+    `first` is called before it, and has most of the time: whoever waits is to hear why it failed.
     """
 
     few_rows = False  # of the next batch nothing is known
@@ -41,7 +43,7 @@ class PendingProducer:
         return self._error is None and time.monotonic() - self._begun < TOO_OLD
 
     def take(self, patience: Patience) -> Producer:
-        """Wait for the producer and return it. Raises KafkaException, TimeoutError, QueryStopped.
+        """Wait for the producer and return it. Raises KafkaException, TimeoutError, QueryStopped, Undecidable.
 
         What failed in the background may be over by now, so it is tried once more. Who gives up waiting leaves nothing
         behind that could get an epoch later, and fence those that came since.
@@ -57,15 +59,19 @@ class PendingProducer:
         self._given_up.set()
 
     def _wait(self, patience: Patience) -> Producer:
+        said: Exception | None = None
         for last in (False, True):
             while self._thread.is_alive() and patience.lasts():
                 self._thread.join(SLICE)
             if self._producer is not None:
                 return self._producer
-            if self._error and (last or not patience.lasts()):
+            if self._error and (last or isinstance(self._error, Undecidable) or not patience.lasts()):
                 raise self._error
             if self._error:
+                said = self._error
                 self._begin()
+        if said:
+            raise said
         raise TimeoutError(f"no epoch was granted within {patience.seconds:g} s: is the transaction coordinator up?")
 
     def _begin(self) -> None:
@@ -82,7 +88,7 @@ class PendingProducer:
             seconds = min(float(self._settings["transaction.timeout.ms"]) / 1000, TOO_OLD)
             patience = Patience(seconds, self._given_up.is_set, ask=0)
             producer = Producer(self._settings)  # connects meanwhile
-            self._first(patience)
+            self._first(Patience(FIRST * seconds, self._given_up.is_set, ask=0))
             patience.lasts()
             # Resumed every 20 ms, because librdkafka would look again only after half a second.
             resumed(producer.init_transactions, 0.02, patience)

@@ -19,7 +19,12 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
-from kafka.errors import ConcurrentTransactionsError, OperationNotAttemptedError, TransactionalIdNotFoundError
+from kafka.errors import (
+    ConcurrentTransactionsError,
+    OperationNotAttemptedError,
+    TransactionalIdNotFoundError,
+    UnstableOffsetCommitError,
+)
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest
 
@@ -37,7 +42,7 @@ ENDING = ("PrepareCommit", "PrepareAbort")  # until it is complete
 AHEAD = {"CompleteCommit": 1, "CompleteAbort": 2}  # by how much, at most, the end has raised the producer's epoch
 BY_CLIENTS = 3  # version of AddPartitionsToTxn; later ones are for brokers alone
 TOPIC = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-OFFSET: Partition = ("the offset of the group", 0)  # stands among partitions for what is open, and is none
+NO_PARTITION = -1  # is the number of what stands among partitions, and is none
 
 
 class Last(NamedTuple):
@@ -64,6 +69,7 @@ class LeftOpen:
 
     def __init__(self, coordinator: Coordinator, topic: str | None, group: str | None = None):
         self.coordinator, self._group = coordinator, group
+        self._offset: Partition = (f"the offset of group {group!r}", NO_PARTITION)
         topics = (topic, coordinator.marker_topic)
         self._undecided = Undecided([each for each in topics if each is not None], anywhere=topic is None)
         self._found: tuple[Last, list[Partition]] | None = None  # by one who then took a new epoch
@@ -91,7 +97,9 @@ class LeftOpen:
 
         def is_left() -> bool:
             last = self._last_at_rest(patience)
-            if not last or last.state not in COMPLETE:
+            if last is None and self._is_offset_open(patience):
+                raise self._offset_of_nobody()
+            if last is None or last.state not in COMPLETE:
                 return bool(last and abort)
             if not self._open(last, None, patience):
                 return False
@@ -163,6 +171,8 @@ class LeftOpen:
         elif last.committed is not None:
             self._found = last, found
         elif not self._found or self._found[0].producer.id != last.producer.id:
+            if found == [self._offset]:
+                raise self._offset_of_nobody()
             raise Undecidable(_where(found))
 
     def _end(self, last: Last, found: list[Partition], producer: ProducerId, patience: Patience) -> ProducerId:
@@ -197,7 +207,7 @@ class LeftOpen:
         return found
 
     def _enrol(self, partitions: list[Partition], producer: ProducerId, patience: Patience) -> None:
-        if OFFSET in partitions:
+        if self._offset in partitions:
             of_group = AddOffsetsToTxnRequest(
                 version=BY_CLIENTS,
                 transactional_id=self.coordinator.name,
@@ -206,7 +216,7 @@ class LeftOpen:
                 group_id=self._group,
             )
             self.coordinator.ask_once(of_group, patience)
-        if topics := by_topic(each for each in partitions if each != OFFSET):
+        if topics := by_topic(each for each in partitions if each != self._offset):
             of_topics = AddPartitionsToTxnRequest(
                 version=BY_CLIENTS,
                 v3_and_below_transactional_id=self.coordinator.name,
@@ -239,15 +249,24 @@ class LeftOpen:
     ) -> list[Partition]:
         """Return those of the partitions, or of all, in which it is open. Raises Undecidable if an older one is."""
         cluster = self.coordinator.cluster
-        real = partitions and [each for each in partitions if each != OFFSET]
+        real = partitions and [each for each in partitions if each != self._offset]
         found = self._undecided.of(last.producer.id, cluster, real, patience, itself)
         if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > last.ahead]:
             raise Undecidable(_where(older))
-        group, place = self._group, (self.coordinator.marker_topic, 0)
-        asked = partitions is None or OFFSET in partitions
-        if group and asked and is_offset_undecided(group, place, cluster, patience):
-            return [*found, OFFSET]
-        return list(found)
+        asked = partitions is None or self._offset in partitions
+        return [*found, *([self._offset] if asked and self._is_offset_open(patience) else [])]
+
+    def _is_offset_open(self, patience: Patience) -> bool:
+        if self._group is None:
+            return False
+        return is_offset_undecided(self._group, (self.coordinator.marker_topic, 0), self.coordinator.cluster, patience)
+
+    def _offset_of_nobody(self) -> UnstableOffsetCommitError:
+        """Return an error to be tried again: a new coordinator of the group may need a moment to see an end."""
+        return UnstableOffsetCommitError(
+            f"Kafka left {self._offset[0]} open, and nobody knows any more how it was to end. If it stays so, delete "
+            "that group: the marker's topic decides then"
+        )
 
 
 def left_open_of(
@@ -291,7 +310,7 @@ def settle(
             LOGGER.warning(BLIND, name, error)
             return
         if suffices:
-            left_open.settle(patience.anew(), abort)
+            left_open.settle(patience, abort)
 
 
 def _why_not_enrolled(answer: Any) -> list[int]:
@@ -302,4 +321,4 @@ def _why_not_enrolled(answer: Any) -> list[int]:
 
 
 def _where(partitions: Iterable[Partition]) -> str:
-    return ", ".join(each[0] if each == OFFSET else f"{each[0]}-{each[1]}" for each in partitions)
+    return ", ".join(each[0] if each[1] == NO_PARTITION else f"{each[0]}-{each[1]}" for each in partitions)

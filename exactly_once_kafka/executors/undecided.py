@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
 from kafka.errors import (
+    GroupAuthorizationFailedError,
     LeaderNotAvailableError,
     NoError,
     TopicAuthorizationFailedError,
@@ -117,17 +119,20 @@ class Undecided:
 def is_offset_undecided(group: str, partition: Partition, cluster: Cluster, patience: Patience) -> bool:
     """Tell whether a transaction has committed an offset for the group that its coordinator takes for undecided.
 
-    Raises what Undecided does.
+    Raises what Undecided does, and KafkaException if this user may not READ the group.
     """
-    topic, number = partition
-    topics = [TOPIC_OF_GROUP(name=topic, partition_indexes=[number])]
+    name, number = partition
+    topics = [TOPIC_OF_GROUP(name=name, partition_indexes=[number])]
     request = OffsetFetchRequest(version=ONE_GROUP, group_id=group, topics=topics, require_stable=True)
-    answer = cluster.ask(request, cluster.coordinator(group, patience, CoordinatorType.GROUP), patience)
-    codes = [answer.error_code, *(each.error_code for topic in answer.topics for each in topic.partitions)]
-    errors = {for_code(code) for code in codes} - {NoError}
-    for error in errors - {UnstableOffsetCommitError}:
-        raise error(f"group {group!r}: {error.description}")
-    return bool(errors)
+    try:
+        answer = cluster.ask(request, cluster.coordinator(group, patience, CoordinatorType.GROUP), patience)
+        codes = [answer.error_code, *(each.error_code for topic in answer.topics for each in topic.partitions)]
+        errors = {for_code(code) for code in codes} - {NoError}
+        for error in errors - {UnstableOffsetCommitError}:
+            raise error(f"group {group!r}: {error.description}")
+        return bool(errors)
+    except GroupAuthorizationFailedError as error:
+        raise KafkaException(KafkaError(error.errno, f"not allowed to READ group {group!r}")) from error
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

@@ -49,9 +49,10 @@ class Clients:
         # Imported here, because it takes a while, and who makes a sink in the driver has no use for it.
         from exactly_once_kafka.executors.left_open import settle
 
-        group = None if transactional_id == self.name else transactional_id  # of a source partition
         settings = self.settings(transactional_id)
-        settle(transactional_id, settings, self.marker_topic, self.topic, abort, patience, group)
+        # Whose name it is is noted in the marker's topic alone; a partition of the source has rows and a group too.
+        topic, group = (self.marker_topic, None) if transactional_id == self.name else (self.topic, transactional_id)
+        settle(transactional_id, settings, self.marker_topic, topic, abort, patience, group)
 
     def births(self) -> MarkerStore:
         """Return where it is noted which query the name belongs to."""

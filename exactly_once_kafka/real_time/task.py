@@ -60,8 +60,8 @@ class Task:
         except Undecidable as error:
             said = undecided(error, "the results of the source's records around theirs")
             raise SinkRefused(
-                f"{self._itself}: {said}. If the offset of a group was aborted so, delete the group {self.name!r} "
-                "followed by /TOPIC/PARTITION of the source first: the marker's topic decides then"
+                f"{self._itself}: {said}. Is the offset of a group among them, then delete the group before: the "
+                "marker's topic decides then"
             ) from error
         except Forgetful as unsafe:
             raise self.refusal(str(unsafe)) from unsafe

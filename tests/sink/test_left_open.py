@@ -343,7 +343,7 @@ def test_rows_that_are_aborted_where_nobody_leads_do_not_come_with_the_next_batc
 class RealTime:
     """A partition of a source, read in epochs, whose records go to partition 0 of a topic.
 
-    That, the marker and the consumer group each have a broker of their own.
+    That and the consumer group have different brokers.
     """
 
     def __init__(self, kafka: Broker):

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.errors import BatchFailed
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
@@ -39,9 +40,11 @@ ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one
     "group": (ResourceType.GROUP, "{user}", AclOperation.READ),
     "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", AclOperation.WRITE),
 }
+REAL_TIME, WITHOUT_GROUP = "real-time", "without-group"  # whose ids and groups begin with the name
 LACKS = {user: user.removeprefix("without-") for user in ("without-write", "without-marker", "without-transaction")}
+LACKS[WITHOUT_GROUP] = "group"
 USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
-USERS += [REAL_TIME := "real-time"]
+USERS += [REAL_TIME]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -100,7 +103,8 @@ def guarded():
 
 def _grant(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
     name = name.format(user=user)
-    pattern = ResourcePatternType.PREFIXED if user == REAL_TIME else ResourcePatternType.LITERAL
+    begins = user in (REAL_TIME, WITHOUT_GROUP)
+    pattern = ResourcePatternType.PREFIXED if begins else ResourcePatternType.LITERAL
     return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
 
 
@@ -129,13 +133,24 @@ def test_a_topic_that_may_not_be_read_is_said_not_to_be_looked_at(guarded, publi
     assert caplog.text.count("not allowed to READ topic 'results'") == 1
 
 
+def run_task(clients: Clients, epoch: int) -> None:
+    writer = TaskWriter(Task(clients.name, 0, epoch, "query"), clients, PartitionWriter, lambda _: None, TIMEOUT)
+    writer.begin()
+    writer.write("source", 0, epoch, ("results", b"a row", None, -1, None))
+    writer.end(publish=True)
+
+
+def test_a_real_time_task_that_may_not_read_its_group_says_which(guarded):
+    name = WITHOUT_GROUP
+    clients = Clients(name, "results", f"{name}-marker", guarded.servers, guarded.login(name))
+    with pytest.raises(BatchFailed, match="task 0: not allowed to READ group 'without-group/source/0'"):
+        run_task(clients, 0)
+
+
 def test_a_real_time_task_writes_though_it_may_not_look_everywhere(guarded, caplog):
     clients = Clients(REAL_TIME, "results", f"{REAL_TIME}-marker", guarded.servers, guarded.login(REAL_TIME))
     for epoch in range(2):
-        writer = TaskWriter(Task(REAL_TIME, 0, epoch, "query"), clients, PartitionWriter, lambda _: None, TIMEOUT)
-        writer.begin()
-        writer.write("source", 0, epoch, ("results", b"a row", None, -1, None))
-        writer.end(publish=True)
+        run_task(clients, epoch)
     marker = clients.marker(key_of(REAL_TIME, "source", 0)).read(Patience(TIMEOUT))
     assert marker is not None
     assert marker.batch_id == 1

@@ -71,3 +71,13 @@ def test_preparation_that_is_given_up_leaves_none_either(nobody, no_collection):
 def test_failure_is_raised_to_who_waits(nobody):
     with pytest.raises(KafkaException):
         PendingProducer(nobody).take(Patience(30))
+
+
+@pytest.mark.parametrize("nobody", [2000], indirect=True)
+def test_what_hinders_what_comes_before_is_raised_when_the_time_is_up(nobody):
+    def first(patience: Patience) -> None:
+        eventually(lambda: not patience.lasts(), timeout=60)
+        raise TimeoutError("nobody leads results-0")
+
+    with pytest.raises(TimeoutError, match="nobody leads"):
+        PendingProducer(nobody, first=first).take(Patience(2))
