@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             marker = Marker(arguments.batch, query_id(arguments), plan(arguments))
             store.topic.create(patience)
             settings = producer_settings(arguments.name, servers, options)
-            first = functools.partial(settle, arguments.name, settings, topic, arguments.topic, True)
+            first = functools.partial(settle, arguments.name, settings, topic, arguments.topic, abort=True)
             producer = PendingProducer(settings, first=first).take(patience)
             store.overwrite(marker, producer, patience)
             print(f"now: {describe(marker)}")

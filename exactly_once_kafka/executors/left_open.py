@@ -290,8 +290,9 @@ def settle(
     settings: dict[str, Any],
     marker_topic: str,
     topic: str | None,
-    abort: bool,
     patience: Patience,
+    *,
+    abort: bool,
     group: str | None = None,
 ) -> None:
     """See that the name's last transaction has ended, as LeftOpen does: before librdkafka takes an epoch.

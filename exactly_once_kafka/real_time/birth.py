@@ -34,7 +34,7 @@ class Birth:
         self.patience = self.patience.anew()
         if not self._is_noted():  # nobody else can note it from here on
             self._store.overwrite(Marker(0, self._task.query_id, REAL_TIME), producer, self.patience)
-            self._clients.settle(name, False, self.patience.anew())  # or else nobody would, once epoch 0 is over
+            self._clients.settle(name, self.patience.anew(), abort=False)  # or else nobody would, once epoch 0 is over
 
     def check(self) -> None:
         """Refuse unless the name is this query's, or nobody's yet in epoch 0."""

@@ -39,9 +39,9 @@ class Clients:
     def new_epoch(self, transactional_id: str) -> PendingProducer:
         """Begin to get a producer with an epoch of its own, once all has ended of the transaction before."""
         settings = self.settings(transactional_id)
-        return PendingProducer(settings, first=functools.partial(self.settle, transactional_id, True))
+        return PendingProducer(settings, first=functools.partial(self.settle, transactional_id, abort=True))
 
-    def settle(self, transactional_id: str, abort: bool, patience: Patience) -> None:
+    def settle(self, transactional_id: str, patience: Patience, *, abort: bool) -> None:
         """See that all has ended of this id's last transaction. One that is open is aborted, or left alone.
 
         Raises KafkaException, TimeoutError, Undecidable, and what `patience` raises.
@@ -52,7 +52,7 @@ class Clients:
         settings = self.settings(transactional_id)
         # Whose name it is is noted in the marker's topic alone; a partition of the source has rows and a group too.
         topic, group = (self.marker_topic, None) if transactional_id == self.name else (self.topic, transactional_id)
-        settle(transactional_id, settings, self.marker_topic, topic, abort, patience, group)
+        settle(transactional_id, settings, self.marker_topic, topic, patience, abort=abort, group=group)
 
     def births(self) -> MarkerStore:
         """Return where it is noted which query the name belongs to."""

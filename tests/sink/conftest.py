@@ -7,6 +7,10 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message, Producer
 
+from exactly_once_kafka.real_time.clients import Clients
+from exactly_once_kafka.real_time.partition_writer import PartitionWriter
+from exactly_once_kafka.real_time.task import Task
+from exactly_once_kafka.real_time.task_writer import TaskWriter
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
@@ -24,6 +28,15 @@ def wrote(sink: ExactlyOnceKafkaSink, writers: str) -> bool:
 def numbers_in(servers: str, topic: str) -> list[int]:
     """Return the numbers that a topic's committed records hold."""
     return [int(m.value() or b"") for m in read_committed(servers, topic)]
+
+
+def run_task(clients: Clients, epoch: int, topic: str) -> TaskWriter:
+    """Run a task of a real-time sink that writes the epoch's number to a topic."""
+    writer = TaskWriter(Task(clients.name, 0, epoch, "a query"), clients, PartitionWriter, lambda _: None, 60)
+    writer.begin()
+    writer.write("source", 0, epoch, (topic, b"%d" % epoch, None, -1, None))
+    writer.end(publish=True)
+    return writer
 
 
 def headers_of(message: Message) -> Headers:

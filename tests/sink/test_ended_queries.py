@@ -15,12 +15,9 @@ from exactly_once_kafka.executors.shared_transaction import SharedTransaction
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.real_time.clients import Clients
-from exactly_once_kafka.real_time.partition_writer import PartitionWriter
-from exactly_once_kafka.real_time.task import Task
-from exactly_once_kafka.real_time.task_writer import TaskWriter
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.eventually import eventually
-from tests.sink.conftest import Copying, numbers_in
+from tests.sink.conftest import Copying, numbers_in, run_task
 
 EVERY = list(range(30))
 LIKE_A_RUN = "0d1e2f3a-4b5c-4d6e-8f70-18293a4b5c6d"
@@ -89,11 +86,7 @@ def test_task_of_the_real_time_sink_leaves_nothing_behind(broker, topic):
     clients = Clients(name, results, f"{name}-marker", broker.bootstrap_servers, {})
 
     def run(epoch: int) -> weakref.ref:
-        writer = TaskWriter(Task(name, 0, epoch, "a query"), clients, PartitionWriter, lambda _: None, 60)
-        writer.begin()
-        writer.write("source", 0, epoch, (results, b"%d" % epoch, None, -1, None))
-        writer.end(publish=True)
-        return weakref.ref(writer)
+        return weakref.ref(run_task(clients, epoch, results))
 
     run(0)
     gc.collect()

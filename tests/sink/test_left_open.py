@@ -407,7 +407,7 @@ def test_what_a_real_time_task_aborts_where_nobody_leads_does_not_come_with_the_
 def test_a_real_time_marker_that_is_committed_where_nobody_leads_is_decided(kafka):
     source = RealTime(kafka)
     source.read_on(0, range(ROWS), before_commit=source.of_marker.begin, after_commit=source.of_marker.end)
-    source.clients.settle(source.key, True, Patience(60))
+    source.clients.settle(source.key, Patience(60), abort=True)
     settings = source.clients.settings(source.key)
     marker = MarkerStore(source.key, source.marker_topic, source.servers, settings).read(Patience(20))
     assert marker is not None

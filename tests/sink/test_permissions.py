@@ -24,14 +24,12 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.errors import BatchFailed
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.real_time.clients import Clients
-from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
-from exactly_once_kafka.real_time.task import Task
-from exactly_once_kafka.real_time.task_writer import TaskWriter
+from exactly_once_kafka.real_time.partition_writer import key_of
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
 from labs.pipeline.query.query_failure import why
-from tests.sink.conftest import wrote
+from tests.sink.conftest import run_task, wrote
 from tests.sink.test_tokens import Provider, unsigned
 
 ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one-machine.md has it
@@ -41,10 +39,9 @@ ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one
     "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", AclOperation.WRITE),
 }
 REAL_TIME, WITHOUT_GROUP = "real-time", "without-group"  # whose ids and groups begin with the name
-LACKS = {user: user.removeprefix("without-") for user in ("without-write", "without-marker", "without-transaction")}
-LACKS[WITHOUT_GROUP] = "group"
-USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
-USERS += [REAL_TIME]
+WITHOUT = ("without-write", "without-marker", "without-transaction", WITHOUT_GROUP)
+LACKS = {user: user.removeprefix("without-") for user in WITHOUT}
+USERS = [*LACKS, REAL_TIME, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -133,24 +130,17 @@ def test_a_topic_that_may_not_be_read_is_said_not_to_be_looked_at(guarded, publi
     assert caplog.text.count("not allowed to READ topic 'results'") == 1
 
 
-def run_task(clients: Clients, epoch: int) -> None:
-    writer = TaskWriter(Task(clients.name, 0, epoch, "query"), clients, PartitionWriter, lambda _: None, TIMEOUT)
-    writer.begin()
-    writer.write("source", 0, epoch, ("results", b"a row", None, -1, None))
-    writer.end(publish=True)
-
-
 def test_a_real_time_task_that_may_not_read_its_group_says_which(guarded):
     name = WITHOUT_GROUP
     clients = Clients(name, "results", f"{name}-marker", guarded.servers, guarded.login(name))
     with pytest.raises(BatchFailed, match="task 0: not allowed to READ group 'without-group/source/0'"):
-        run_task(clients, 0)
+        run_task(clients, 0, "results")
 
 
 def test_a_real_time_task_writes_though_it_may_not_look_everywhere(guarded, caplog):
     clients = Clients(REAL_TIME, "results", f"{REAL_TIME}-marker", guarded.servers, guarded.login(REAL_TIME))
     for epoch in range(2):
-        run_task(clients, epoch)
+        run_task(clients, epoch, "results")
     marker = clients.marker(key_of(REAL_TIME, "source", 0)).read(Patience(TIMEOUT))
     assert marker is not None
     assert marker.batch_id == 1
@@ -176,8 +166,7 @@ def test_what_is_not_allowed_is_said_at_once(publish, guarded, user, complaint, 
 
 @pytest.mark.parametrize("writers", WRITERS)
 def test_timeout_above_the_brokers_maximum_names_its_setting(publish, guarded, writers):
-    login: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
-    login |= {"sasl_username": f"sink-{writers}", "sasl_password": "p", "transaction_timeout_ms": 3_600_000}
+    login: dict[str, Any] = {**guarded.login(f"sink-{writers}"), "transaction_timeout_ms": 3_600_000}
     with pytest.raises(StreamingQueryException) as failed:
         publish(guarded.sink(writers, f"sink-{writers}", **login))
     assert "transaction_timeout_ms is 3600000" in why(failed.value)

@@ -25,17 +25,20 @@ class Partitions:
         self.servers, self.topic = servers, topic
         self.clients = Clients("sink", topic, marker_topic, servers, {})
 
+    def key(self, partition: int) -> str:
+        return key_of("sink", "in", partition)
+
     def write(self, partition: int, *offsets: int, epoch: int = 1) -> None:
         """Write these offsets in one epoch, and commit."""
         task = Task("sink", partition, epoch, "query")
-        writer = PartitionWriter(task, self.clients, key_of("sink", "in", partition), lambda _: None)
+        writer = PartitionWriter(task, self.clients, self.key(partition), lambda _: None)
         for offset in offsets:
             writer.write(offset, (self.topic, str(offset).encode(), None, 0, None))
         writer.commit()
 
     def die_before_commit(self, partition: int):
         """Leave a transaction open, with its marker sent; return the producer, which nobody may close."""
-        key = key_of("sink", "in", partition)
+        key = self.key(partition)
         producer = self.clients.new_epoch(key).take(Patience(TIMEOUT))
         producer.begin_transaction()
         self.clients.marker(key).send(Marker(1, "query", '{"offset":0,"row":1}'), producer, Patience(TIMEOUT))
@@ -43,7 +46,7 @@ class Partitions:
 
     def forget_group(self, partition: int) -> None:
         """Let Kafka forget the consumer group that has the marker too, as it does after a week."""
-        key = key_of("sink", "in", partition)
+        key = self.key(partition)
         admin = AdminClient({"bootstrap.servers": self.servers})
         admin.delete_consumer_groups([key])[key].result(30)
 
@@ -91,7 +94,7 @@ def test_marker_that_is_only_behind_the_open_transaction_of_another_is_waited_fo
     partitions.write(1, 0, 1)
     partitions.forget_group(1)
     with pytest.raises(TimeoutError, match="could not be read"):
-        partitions.clients.marker(key_of("sink", "in", 1)).read(Patience(2))
+        partitions.clients.marker(partitions.key(1)).read(Patience(2))
     open_one.abort_transaction(30)
     partitions.write(1, 0, 1, 2, epoch=2)
     assert partitions.published() == [0, 1, 2]
