@@ -11,10 +11,10 @@ SHARED := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 TESTS  ?= tests
 ENGINES := flink quix
 
-.PHONY: help setup demo check test tests soak lab room site lint types notebooks lock clean
+.PHONY: help setup demo check test test-all tests soak lab room site lint types notebooks lock clean
 
 help:            ## show this list
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/'
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1	/'
 
 setup: $(READY)  ## install everything (also done by every other target)
 
@@ -32,12 +32,15 @@ $(READY): $(LOCK) pyproject.toml
 demo: $(READY)   ## run the pipeline, crash it, audit it, plot it
 	$(BIN)/python -m labs demo
 
-check: lint types  ## between two edits, one minute: style, types, and the tests that start nothing and try no models
-	$(PYTEST) -q $(SHARED) -m "not bench and not exhaustive"
+check: lint types  ## between two edits, one minute: style, types, and the tests that start nothing
+	$(PYTEST) -q $(SHARED) -m "not bench and not long"
 
-test: lint types tests  ## all of it: style, types, unit and end-to-end tests, and every notebook
+test: lint types  ## before a change is handed in, ten minutes: each promise once, on a real Kafka and Spark; lessons 00 to 06
+	$(PYTEST) $(SHARED) -m "not long" --durations 25
 
-tests: $(READY)  ## the tests alone, or some of them: make tests TESTS=tests/sink
+test-all: lint types tests  ## everything, most of an hour: every crash, fault and engine; every lesson and exercise
+
+tests: $(READY)  ## all tests, or some of them: make tests TESTS=tests/sink
 	$(PYTEST) $(SHARED) --durations 25 $(TESTS)
 
 soak: $(READY)   ## what is long by nature, for a night: chaos under ten seeds, each crash test a hundred times

@@ -20,7 +20,6 @@ from labs.equipment.topics import create_topic
 from labs.evidence.auditor.expected import count_by_window
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay
-from tests.bench import is_exhaustive, needs_bench
 from tests.browser import _one_browser, browser, jupyterlab  # noqa: F401  fixtures
 
 # One window's worth of records; batches 3 to 12 emit a window of 8 results each.
@@ -46,6 +45,9 @@ LONG = (
     "test_room.py",
 )
 
+# Fixtures that start something. A test that uses one is marked bench (`make test`) or long (`make test-all`).
+STARTED = {"broker", "spark", "browser", "jupyterlab", "room", "installed"}
+
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.
 for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
     os.environ.pop(variable, None)
@@ -67,10 +69,9 @@ def pytest_collection_modifyitems(items):
         alone = parameters.get("notebook") or parameters.get("change")  # a lesson brings a bench of its own
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(alone or item.location[0])))
-        if needs_bench(item):
-            item.add_marker(pytest.mark.bench)
-        if is_exhaustive(item):
-            item.add_marker(pytest.mark.exhaustive)
+        started = STARTED & set(item.fixturenames)
+        if started and not (item.get_closest_marker("bench") or item.get_closest_marker("long")):
+            raise pytest.UsageError(f"{item.nodeid} uses {', '.join(sorted(started))}: mark it bench or long")
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,7 @@ def opened(browser, page: str):
     return browser.find_element(By.TAG_NAME, "button")
 
 
+@pytest.mark.long
 def test_widget_works_without_a_kernel(browser, tmp_path):
     button = opened(browser, static_page(tmp_path, {"counter": Counter()}))
     button.click()
@@ -45,17 +46,20 @@ def test_widget_works_without_a_kernel(browser, tmp_path):
     assert (complaints(browser), findings_of_axe(browser)) == ([], [])
 
 
+@pytest.mark.long
 def test_what_is_hard_to_see_is_found(browser, tmp_path):
     opened(browser, static_page(tmp_path, {"counter": Counter(colour="#DDDDDD")}))
     assert [each.partition(" ")[0] for each in findings_of_axe(browser)] == ["color-contrast"]
 
 
+@pytest.mark.long
 def test_page_that_loads_something_from_elsewhere_complains(browser, tmp_path):
     esm = COUNTER.replace("show();\n", "show(); fetch('http://localhost:9').catch(() => 0);\n", 1)
     opened(browser, static_page(tmp_path, {"counter": Counter(esm=esm)}))
     assert "Content Security Policy" in "".join(complaints(browser))
 
 
+@pytest.mark.long
 def test_light_and_dark(browser, tmp_path):
     button = opened(browser, static_page(tmp_path, {"counter": Counter()}))
     assert "34, 34, 34" in button.value_of_css_property("color")

@@ -1,6 +1,6 @@
 """Each "Change this and rerun" is applied and the lesson run: no assert trips, and what was said to come, comes.
 
-`make test` tries the first change of each lesson that takes about a minute, `make soak` all of them (CHANGES=all).
+`make test-all` tries the first change of each lesson that takes about a minute, `make soak` all of them (CHANGES=all).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import pytest
 from labs.commands.notebooks import execute
 from labs.desk.course import load_lessons
 from labs.desk.desk import LESSONS
+
+pytestmark = pytest.mark.long
 
 ALL = os.environ.get("CHANGES") == "all"
 LONG = {"06", "07", "09", "10", "12", "15"}

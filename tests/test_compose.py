@@ -85,6 +85,7 @@ def _unshared_checkpoint(services: dict) -> Iterator[str]:
             yield f"{name}: does not see the checkpoints"
 
 
+@pytest.mark.bench
 def test_compose_file_says_what_the_tests_run_and_is_safe_to_start():
     assert list(findings(COMPOSE)) == []
 
@@ -123,6 +124,7 @@ MUTATIONS: dict[str, Callable[[dict], object]] = {
 }
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("finding", MUTATIONS)
 def test_spoiled_copy_is_found(finding):
     spoiled = copy.deepcopy(COMPOSE)

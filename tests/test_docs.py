@@ -100,6 +100,7 @@ def test_files_that_are_named_are_there():
     assert list(absent_files("x", "see `labs/attic.py`, `labs/lesson.py` and /usr/labs/x")) == ["x: labs/attic.py"]
 
 
+@pytest.mark.bench
 def test_spelling(tmp_path):
     for path in LESSONS:  # without their pictures
         tmp_path.joinpath(f"{path.stem}.md").write_text(text_of(path))

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import in_tiers
+
 ROOT = Path(__file__).resolve().parents[1]
 # The notebooks of the other exercises hold skeletons: tests/exercises checks those.
 NOTEBOOKS = [*sorted((ROOT / "notebooks").glob("*.ipynb")), ROOT / "notebooks" / "exercises" / "attack_game.ipynb"]
 each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+# The story that the lab is for.
+STORY = [path.stem for path in NOTEBOOKS if path.stem[:2] <= "06"]
 
 
 def code_cells(notebook: Path) -> list[dict]:
@@ -22,7 +26,7 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-@each_notebook
+@pytest.mark.parametrize("notebook", in_tiers(NOTEBOOKS, STORY, lambda path: path.stem))
 @pytest.mark.timeout(900)
 def test_it_runs_and_prints_what_was_committed(notebook):
     nbval = [sys.executable, "-m", "pytest", "--nbval-lax", "-x", "-q", "--nbval-cell-timeout=300", "--timeout=900"]

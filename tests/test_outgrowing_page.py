@@ -56,6 +56,7 @@ class Submitted(ChildProcess):
         return {"event": "begins", "batch": batch} in events_in(self.output())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_submit_line_counts_exactly_once_on_a_standalone_cluster_with_driver_and_executor_killed(tmp_path):
     checkpoint, accesses = tmp_path / "checkpoint", list(classroom(windows=6, clients=8))

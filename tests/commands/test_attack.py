@@ -27,6 +27,7 @@ def typed(monkeypatch):
     return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
 
+@pytest.mark.long
 def test_game_that_is_won(capsys, tmp_path, typed):
     scores, drawing = tmp_path / "class.jsonl", tmp_path / "a drawing.svg"
     typed("crash driver 1 after row 0 of batch 0  # and again\n")
@@ -42,6 +43,7 @@ def test_game_that_is_won(capsys, tmp_path, typed):
     assert re.search(rf"^Ada +{WEAK} +idempotent producer only +1 +1 +yes ", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_blind_game_that_is_lost_tells_no_name(capsys, tmp_path):
     file = tmp_path / "orders.txt"
     file.write_text("crash driver 1 before the commit of batch 1\n")
@@ -53,6 +55,7 @@ def test_blind_game_that_is_lost_tells_no_name(capsys, tmp_path):
     assert "Producer(" not in out
 
 
+@pytest.mark.long
 def test_model_solves_it(capsys):
     assert main(["attack", "--seed", WEAK, "--solve"]) == 0
     out = capsys.readouterr().out
@@ -60,6 +63,7 @@ def test_model_solves_it(capsys):
     assert out.endswith("In orders:\n    crash driver 1 after row 0 of batch 0\n")
 
 
+@pytest.mark.long
 def test_hint_without_orders_is_no_error(capsys, typed):
     typed("\n")
     assert main(["attack", "--seed", WEAK, "--hint"]) == 0
@@ -75,6 +79,7 @@ def error_of(capsys) -> str:
     return lines[0].removeprefix("python -m labs attack: ")
 
 
+@pytest.mark.bench
 def test_orders_that_are_wrong_are_one_line(capsys, typed):
     for text, why in {
         "": "the schedule has no orders",
@@ -86,6 +91,7 @@ def test_orders_that_are_wrong_are_one_line(capsys, typed):
         assert error_of(capsys).startswith(why)
 
 
+@pytest.mark.bench
 def test_files_that_are_wrong_are_one_line(capsys, tmp_path):
     damaged = tmp_path / "class.jsonl"
     damaged.write_text("no table\n")
@@ -102,12 +108,14 @@ def test_files_that_are_wrong_are_one_line(capsys, tmp_path):
     assert "there is no directory" in error_of(capsys)
 
 
+@pytest.mark.long
 def test_seed_that_was_drawn_is_said(capsys, typed):
     typed("")
     assert main(["attack"]) == 2
     assert re.match(r"seed \d+: ", capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_game_and_all_that_it_has_started(tmp_path):
     orders = tmp_path / "orders.txt"
     orders.write_text("crash driver 1 after the commit of batch 0\n")

@@ -21,6 +21,7 @@ def use_the_tests_broker(broker, monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
 
 
+@pytest.mark.long
 def test_solution_that_passes_has_exit_code_0_and_one_json_object(capsys, tmp_path):
     junit = tmp_path / "report.xml"
     solution = str(SOLUTIONS / "commit_order.py")
@@ -30,6 +31,7 @@ def test_solution_that_passes_has_exit_code_0_and_one_json_object(capsys, tmp_pa
     assert ElementTree.parse(junit).getroot().get("failures") == "0"
 
 
+@pytest.mark.bench
 def test_solution_that_fails_has_exit_code_1(capsys, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def lose_nothing(consumer, handle):\n    handle(consumer.poll())\n")
@@ -39,6 +41,7 @@ def test_solution_that_fails_has_exit_code_1(capsys, tmp_path):
     assert WHAT_IS_COUNTED in shown
 
 
+@pytest.mark.bench
 def test_syntax_error_is_about_the_file_and_not_about_a_scenario(capsys, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def lose_nothing(consumer, handle)\n")
@@ -48,6 +51,7 @@ def test_syntax_error_is_about_the_file_and_not_about_a_scenario(capsys, tmp_pat
     assert WHAT_IS_COUNTED not in shown
 
 
+@pytest.mark.bench
 def test_empty_file_has_exit_code_2(capsys, tmp_path):
     file = tmp_path / "mine.py"
     file.touch()
@@ -55,11 +59,13 @@ def test_empty_file_has_exit_code_2(capsys, tmp_path):
     assert "nothing to judge" in capsys.readouterr().out
 
 
+@pytest.mark.bench
 def test_file_that_is_not_there_is_one_clear_line(capsys):
     assert main(["check", "commit_order", "no_such_file.py"]) == 2
     assert capsys.readouterr().err == "python -m labs check: there is no file no_such_file.py\n"
 
 
+@pytest.mark.bench
 def test_nothing_to_judge_is_told_to_every_grader(capsys, tmp_path, monkeypatch):
     (file := tmp_path / "mine.py").touch()
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
@@ -73,18 +79,21 @@ def test_nothing_to_judge_is_told_to_every_grader(capsys, tmp_path, monkeypatch)
     assert json.loads(results.read_text())["score"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["--junit", "--gradescope"])
 def test_place_that_cannot_be_written_is_said_before_the_work(capsys, tmp_path, option):
     assert main(["check", "commit_order", "no_such_file.py", option, str(tmp_path / "nowhere" / "it")]) == 2
     assert f"there is no directory {tmp_path}/nowhere" in capsys.readouterr().err
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("arguments", [["no_such_exercise", "x.py"], ["commit_order", "no_such_file.py"], []])
 def test_wrong_command_line_has_exit_code_2_and_says_why(capsys, arguments):
     assert main(["check", *arguments]) == 2
     assert capsys.readouterr().err.startswith("python -m labs check: ")
 
 
+@pytest.mark.bench
 def test_list_names_every_exercise(capsys):
     assert main(["check", "--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(EXERCISES)

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.processes import next_line
+
+pytestmark = pytest.mark.long
 
 
 def test_cluster_runs_until_it_is_told_to_end_and_cleans_up():

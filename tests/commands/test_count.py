@@ -48,6 +48,7 @@ def csv(accesses) -> list[bytes]:
     return [format_line(access, "csv").encode() for access in accesses]
 
 
+@pytest.mark.bench
 def test_counts_are_those_of_the_log_and_the_topics_are_gone_afterwards(count, broker, tmp_path):
     accesses = list(Traffic(requests=3000, clients=50, rate=300, disorder_ms=5000))
     before, plot = topics(broker), tmp_path / "counts.png"
@@ -63,6 +64,7 @@ def test_counts_are_those_of_the_log_and_the_topics_are_gone_afterwards(count, b
     eventually(lambda: topics(broker) == before)
 
 
+@pytest.mark.long
 def test_hostile_logs_crash_nothing_and_every_line_is_good_or_bad(count, tmp_path):
     good = csv(classroom(windows=2, clients=3))
     yesterday = csv([(START_MS - 86_400_000, "192.0.2.99")])
@@ -86,12 +88,14 @@ def test_hostile_logs_crash_nothing_and_every_line_is_good_or_bad(count, tmp_pat
     assert report["audit"]["verdict"] == "valid"
 
 
+@pytest.mark.long
 def test_empty_log_is_no_error_and_judged_by_nobody(count, tmp_path):
     code, report = count(write(tmp_path / "empty.log", []))
     assert code == 0
     assert (report["lines"], report["counts"], report["audit"]["verdict"]) == (0, [], "unknown")
 
 
+@pytest.mark.long
 def test_as_is_reports_what_came_too_late_and_loses_nothing_else(count, tmp_path, monkeypatch):
     monkeypatch.setattr("labs.runs.count.RECORDS_PER_BATCH", 100)  # only an earlier batch makes a record late
     accesses = list(classroom(windows=6, clients=4))
@@ -103,6 +107,7 @@ def test_as_is_reports_what_came_too_late_and_loses_nothing_else(count, tmp_path
     assert report["audit"]["verdict"] == "valid"
 
 
+@pytest.mark.long
 def test_report_shows_addresses_as_they_are_and_keeps_the_topics_if_asked(spark, broker, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     addresses = ["2001:db8:a:b::1", "fd00:bee:1::2", "x" * 60 + ".example.com"]
@@ -131,6 +136,7 @@ print("ended")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_kafka_of_its_own_is_kept_until_ctrl_c_or_the_end_of_its_terminal(number):
     with subprocess.Popen([sys.executable, "-c", KEEPS], stdout=subprocess.PIPE, text=True) as process:
@@ -144,6 +150,7 @@ def test_a_kafka_of_its_own_is_kept_until_ctrl_c_or_the_end_of_its_terminal(numb
         assert process.stdout.read() == "ended\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", [(), ("--json",)])
 def test_log_of_which_nothing_is_understood_is_said_loudly_with_an_example(
     spark, broker, monkeypatch, capsys, tmp_path, option
@@ -159,6 +166,7 @@ def test_log_of_which_nothing_is_understood_is_said_loudly_with_an_example(
     eventually(lambda: topics(broker) == before)
 
 
+@pytest.mark.bench
 def test_missing_log_is_one_clear_line(capsys):
     assert main(["count", "no-such.log"]) == 1
     said = capsys.readouterr().err.strip()
@@ -166,12 +174,14 @@ def test_missing_log_is_one_clear_line(capsys):
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.bench
 def test_unknown_time_zone_is_one_clear_line(capsys, tmp_path):
     log = write(tmp_path / "access.log", csv(classroom(1, 1)))
     assert main(["count", str(log), "--timezone", "Atlantis/Capital"]) == 1
     assert "Europe/Berlin" in capsys.readouterr().err
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -186,6 +196,7 @@ def test_option_that_cannot_work_is_said_before_the_work(capsys, tmp_path, optio
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_more_lines_than_are_sorted_in_memory_are_counted_right(count, tmp_path, monkeypatch):
     monkeypatch.setattr(runs_count, "in_event_time_order", partial(in_event_time_order, max_in_memory=20_000))

@@ -12,17 +12,20 @@ from labs.pipeline.log.access_log import parse_line
 from labs.pipeline.log.generate import classroom
 
 
+@pytest.mark.bench
 def test_generate_writes_a_log_that_reads_back(capsys):
     assert main(["generate", "--classroom", "--style", "csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [parse_line(line.encode()) for line in lines] == list(classroom())
 
 
+@pytest.mark.bench
 def test_generate_refuses_a_nonsense_setting_in_one_line(capsys):
     assert main(["generate", "--requests", "10", "--disorder-ms", "99999"]) == 1
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["access.log", "counts.png", "staircase.png"])
 def test_demo_never_overwrites_what_it_did_not_make(capsys, tmp_path, name):
     mine = tmp_path / name
@@ -33,6 +36,7 @@ def test_demo_never_overwrites_what_it_did_not_make(capsys, tmp_path, name):
     assert set(tmp_path.iterdir()) == {mine}
 
 
+@pytest.mark.long
 def test_demo_of_a_log_that_nobody_understands_ends_before_the_staircase(spark, broker, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     log = tmp_path / "not a log"
@@ -43,6 +47,7 @@ def test_demo_of_a_log_that_nobody_understands_ends_before_the_staircase(spark, 
     assert "staircase" not in told.out
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_demo_climbs_down_to_zero(spark, capsys, tmp_path):
     assert main(["demo", "--json", "--output", str(tmp_path / "plots here")]) == 0

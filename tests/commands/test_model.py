@@ -11,6 +11,7 @@ from labs.commands.main import main
 ONE = ["model", "--stage", "at least once"]
 
 
+@pytest.mark.bench
 def test_table(capsys):
     assert main(ONE) == 0
     head, row, memory = capsys.readouterr().out.splitlines()
@@ -19,12 +20,14 @@ def test_table(capsys):
     assert memory.endswith("MB of memory")
 
 
+@pytest.mark.bench
 def test_json(capsys):
     assert main([*ONE, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["stage"], said["anomaly"], said["complete"], said["events"]) == ("at least once", "doubled", True, 4)
 
 
+@pytest.mark.long
 def test_schedule_in_words_and_drawn(capsys, tmp_path):
     drawing = tmp_path / "a drawing.svg"
     assert main([*ONE, "--show", "--draw", str(drawing)]) == 0
@@ -32,6 +35,7 @@ def test_schedule_in_words_and_drawn(capsys, tmp_path):
     assert drawing.read_text().startswith("<svg")
 
 
+@pytest.mark.long
 def test_what_happened_on_kafka_is_drawn_as_it_went_over_the_wire(capsys, tmp_path):
     drawing = tmp_path / "happened.svg"
     assert main(["model", "--stage", "idempotent producer", "--replay", "--draw", str(drawing)]) == 0
@@ -40,6 +44,7 @@ def test_what_happened_on_kafka_is_drawn_as_it_went_over_the_wire(capsys, tmp_pa
     assert "driver 2 sends record 0 of batch 0: ok" in drawing.read_text()
 
 
+@pytest.mark.long
 def test_schedule_that_was_saved_is_shown_and_drawn(capsys, tmp_path):
     saved, drawing = tmp_path / "saved.json", tmp_path / "a drawing.svg"
     assert main([*ONE, "--save", str(saved)]) == 0
@@ -49,6 +54,7 @@ def test_schedule_that_was_saved_is_shown_and_drawn(capsys, tmp_path):
     assert drawing.read_text().startswith("<svg")
 
 
+@pytest.mark.long
 def test_what_is_only_modelled_is_not_replayed_and_that_is_said(capsys, tmp_path):
     saved = tmp_path / "saved.json"
     assert main(["model", "--stage", "by executors, uncounted", "--save", str(saved)]) == 0
@@ -58,6 +64,7 @@ def test_what_is_only_modelled_is_not_replayed_and_that_is_said(capsys, tmp_path
     assert said.endswith("lost          not replayed: it is only modelled")
 
 
+@pytest.mark.long
 def test_schedule_from_a_file_is_replayed_and_what_differs_is_said(capsys, tmp_path):
     saved = tmp_path / "saved.json"
     assert main(["model", "--stage", "offset last", "--save", str(saved)]) == 0
@@ -68,6 +75,7 @@ def test_schedule_from_a_file_is_replayed_and_what_differs_is_said(capsys, tmp_p
     assert "the model says lost, and the auditor DUPLICATE" in capsys.readouterr().out
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -89,6 +97,7 @@ def test_file_that_is_no_schedule_is_one_clear_line(capsys, tmp_path, text, why)
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.bench
 def test_file_that_cannot_be_read_is_one_clear_line(capsys, tmp_path):
     for file, why in {
         tmp_path / "none.json": f"there is no file {tmp_path}/none.json",
@@ -100,17 +109,20 @@ def test_file_that_cannot_be_read_is_one_clear_line(capsys, tmp_path):
         assert "Errno" not in said
 
 
+@pytest.mark.long
 def test_coverage_says_how_often_each_kind_of_step_was_taken(capsys):
     assert main([*ONE, "--coverage"]) == 0
     said = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[2:-1]]
     assert {"driver plan", "driver row", "network deliver row", "network lose row", "supervisor start"} <= set(said)
 
 
+@pytest.mark.long
 def test_limit_is_said(capsys):
     assert main(["model", "--stage", "the sink", "--limit", "200"]) == 0
     assert "gave up" in capsys.readouterr().out
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -125,6 +137,7 @@ def test_impossible_is_one_clear_line(capsys, arguments, why):
     assert why in line
 
 
+@pytest.mark.bench
 def test_unknown_stage_or_bound_is_an_error_of_usage(capsys):
     for arguments in (["--stage", "perfect"], ["--rows", "0"]):
         with pytest.raises(SystemExit):

@@ -113,6 +113,7 @@ def kernels(visitor: Visitor) -> list[dict]:
     return json.loads(visitor.ask("/api/kernels", Authorization=f"token {visitor.token}")[2])
 
 
+@pytest.mark.long
 def test_nobody_gets_in_without_the_token(visitor):
     known = visitor.log_in()
     for wrong in ({}, {"Cookie": known["Cookie"][:-3] + 'xx"'}, {"Authorization": "token 0000"}):
@@ -129,6 +130,7 @@ def test_nobody_gets_in_without_the_token(visitor):
     assert kernels(visitor) == [], "who was refused has opened a room"
 
 
+@pytest.mark.long
 def test_what_else_a_server_of_jupyter_has_is_not_there(visitor):
     shown = {"Authorization": f"token {visitor.token}"}
     for path in (
@@ -142,6 +144,7 @@ def test_what_else_a_server_of_jupyter_has_is_not_there(visitor):
         assert visitor.ask(path, **shown)[0] == 404, path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "host", ["lab.example", "lab.example:{port}", "192.0.2.7:{port}", "127.0.0.1.lab.example:{port}"]
 )
@@ -154,6 +157,7 @@ def test_under_the_name_of_another_host_nobody_gets_in(visitor, host):
     assert visitor.ask("/login", Host=f"localhost:{visitor.port}")[0] == 200
 
 
+@pytest.mark.long
 def test_who_is_sent_by_another_site_is_refused(visitor):
     known = visitor.log_in()
     for site in ("cross-site", "same-site"):
@@ -191,6 +195,7 @@ def children(page: RoomPage) -> dict[str, psutil.Process]:
     return {name: next(each for each in found if word in " ".join(each.cmdline())) for name, word in names.items()}
 
 
+@pytest.mark.long
 def test_in_a_browser(shown, visitor):
     """The widget is there, nothing came from another host, and the address that all can read has no token."""
     assert shown.current_url == f"http://127.0.0.1:{visitor.port}{PAGE}"
@@ -205,6 +210,7 @@ def test_in_a_browser(shown, visitor):
     assert shown.execute_script(ink) == "rgb(34, 34, 34)"
 
 
+@pytest.mark.long
 def test_a_reload_opens_another_room_in_the_dark_for_who_likes_it(shown, visitor, page):
     [first], before = kernels(visitor), children(page)
     set_scheme(shown, "dark")
@@ -218,6 +224,7 @@ def test_a_reload_opens_another_room_in_the_dark_for_who_likes_it(shown, visitor
     assert shown.execute_script("return getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
 
 
+@pytest.mark.long
 def test_a_second_tab_is_told_and_the_first_goes_on(shown, visitor, page):
     [room], first = kernels(visitor), shown.current_window_handle
     shown.switch_to.new_window("tab")
@@ -231,6 +238,7 @@ def test_a_second_tab_is_told_and_the_first_goes_on(shown, visitor, page):
     assert shown.execute_script(SHOWN)
 
 
+@pytest.mark.long
 def test_closing_the_tab_ends_the_room(browser, visitor, page):
     first = browser.current_window_handle
     browser.switch_to.new_window("tab")
@@ -248,6 +256,7 @@ class Silent(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.long
 def test_a_page_of_another_site_reaches_nothing_in_a_browser_that_has_the_cookie(shown, visitor, tmp_path):
     """Neither as another site (localhost) nor as another origin of the same one (another port)."""
     [room] = kernels(visitor)
@@ -295,6 +304,7 @@ with RoomPage({CELL!r}) as page:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("victim", "number"),
     [
@@ -330,6 +340,7 @@ def test_whoever_is_killed_nothing_is_left(victim, number):
     require_free(visitor.port)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_server_ends_while_a_room_is_being_opened(number):
     with RoomPage("import signal\nsignal.pause()") as page:
@@ -355,6 +366,7 @@ def started(*options: str) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_the_command_says_where_the_page_is_and_ends_in_one_line(number):
     before = folders()
@@ -371,6 +383,7 @@ def test_the_command_says_where_the_page_is_and_ends_in_one_line(number):
     assert folders() <= before
 
 
+@pytest.mark.long
 def test_a_port_in_use_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -396,6 +409,7 @@ def test_jupyterlab_itself_has_no_such_pages():
     }
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("options", [["--nodes", "0"], ["--rate", "none"], ["--stage", "best"], ["--port", "99999"]])
 def test_a_wrong_option_is_told_before_anything_starts(options, capsys):
     from labs.commands.main import main

@@ -3,8 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from labs.commands import soak
 from labs.commands.main import main
+
+pytestmark = pytest.mark.long
 
 NOTHING = ["soak", "--seeds", "0", "--sessions", "0", "--walks", "0", "--kills", "0", "--no-changes"]
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from labs.desk.bench import open_bench
 from labs.equipment.apart import Apart
 from labs.equipment.broker import Broker
 from tests.processes import runs
+
+pytestmark = pytest.mark.long
 
 
 def test_the_next_bench_ends_what_stands_on_the_last():

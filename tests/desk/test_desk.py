@@ -124,6 +124,7 @@ def test_a_lessons_links_lead_where_they_led_wherever_the_desk_is(tmp_path, less
     assert source(tmp_path / "far" / "away" / "desk" / "02_restart.ipynb") == moved
 
 
+@pytest.mark.bench
 def test_from_the_command_line(tmp_path, capsys):
     assert main(["desk", str(tmp_path / "my lab")]) == 0
     assert "lessons and exercises laid down" in capsys.readouterr().out

@@ -21,7 +21,7 @@ CELLS = [
     f"asked.compare({ASKED.answer!r})",
     f"exit_ticket({LESSON.number!r})",
 ]
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A lesson that is interrupted in the middle leaves no process behind, and can be run again from its top.
 
-`make test` interrupts a bench that opens, a query, and one lesson; `make soak` every lesson, twice (CHANGES=all).
+`make test-all` interrupts a bench that opens, a query, and one lesson; `make soak` every lesson, twice (CHANGES=all).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from jupyter_client.manager import start_new_kernel
 
 from labs.equipment.eventually import eventually
 from tests.lessons import LESSONS, cells
+
+pytestmark = pytest.mark.long
 
 ALL = os.environ.get("CHANGES") == "all"
 LESSONS_TO_INTERRUPT = sorted(LESSONS.glob("*.ipynb" if ALL else "11_*.ipynb"))

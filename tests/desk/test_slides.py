@@ -119,6 +119,7 @@ def test_each_lesson_has_a_question_to_project_with_an_answer(lesson):
     assert str(question.answer) not in re.findall(r"[\w.]+", lesson.screen), "the question has its answer in it"
 
 
+@pytest.mark.long
 def test_command_writes_the_lessons_that_are_named_and_nobody_elses_file(capsys, tmp_path):
     file = tmp_path / "core.html"
     for _ in range(2):  # its own file it may write again
@@ -146,6 +147,7 @@ def projected(browser, notebooks, tmp_path):
     return browser
 
 
+@pytest.mark.long
 def test_picture_that_reveals_takes_the_place_of_the_other(browser, notebooks, tmp_path):
     plot = code("plot()", text_html=document(900, 1600, "tall", "what came out", [])._repr_html_())
     (tmp_path / "slides.html").write_text(page([LESSON], notebooks(ASKS, plot)))
@@ -170,6 +172,7 @@ def seen(driver) -> list[str]:
     return driver.execute_script(script)
 
 
+@pytest.mark.long
 def test_one_screen_is_seen_and_the_button_shows_its_answer(projected):
     assert seen(projected) == ["lesson-02"]
     button = projected.find_element(By.TAG_NAME, "button")
@@ -180,6 +183,7 @@ def test_one_screen_is_seen_and_the_button_shows_its_answer(projected):
     assert seen(projected) == ["lesson-02"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(1280, 900), (1024, 800), (1920, 1080)])
 def test_a_screen_needs_no_scrolling_with_its_answer_either(projected, size):
     projected.set_window_size(*size)
@@ -190,6 +194,7 @@ def test_a_screen_needs_no_scrolling_with_its_answer_either(projected, size):
     assert projected.execute_script("return document.querySelector('.shown img').getBoundingClientRect().height") > 100
 
 
+@pytest.mark.long
 def test_keyboard_alone_suffices(projected):
     for key, expected in (
         (Keys.SPACE, "lesson-02+"),
@@ -206,6 +211,7 @@ def test_keyboard_alone_suffices(projected):
     assert projected.current_url.endswith("#lesson-03")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_can_be_read_in_the_light_and_in_the_dark(projected, scheme):
     set_scheme(projected, scheme)

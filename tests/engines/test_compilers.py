@@ -13,7 +13,7 @@ from labs.equipment.eventually import eventually
 from labs.equipment.node import QUICK_SPARK
 from tests.engines.conftest import USABLE
 
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("installed")]
 
 MAIN = ("org.apache.spark.deploy.SparkSubmit", "org.apache.flink.client.python.PythonGatewayServer", "IpCount")
 PREPARES = "org.apache.spark.launcher.Main"

@@ -22,7 +22,7 @@ from labs.runs.engine_outage import run_outage
 from labs.runs.engine_run import run_engine
 from tests.engines.conftest import USABLE
 
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("installed")]
 
 LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
 TRIES = 8  # an engine that notes what it has written once a second may have done so just before a kill

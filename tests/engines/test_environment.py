@@ -34,6 +34,7 @@ def offline(monkeypatch, tmp_path):
     return tmp_path / "my cache" / "exactly-once-lab" / "engines"
 
 
+@pytest.mark.long
 def test_install_without_a_network_is_one_line_and_leaves_nothing(offline):
     command = [sys.executable, "-m", "labs", "engines", "install", "quix"]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
@@ -45,6 +46,7 @@ def test_install_without_a_network_is_one_line_and_leaves_nothing(offline):
     assert list(offline.iterdir()) == []
 
 
+@pytest.mark.long
 def test_flink_without_a_network_is_one_line_and_leaves_nothing(offline, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))  # where jars are kept
     for variable in ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY"):
@@ -57,6 +59,7 @@ def test_flink_without_a_network_is_one_line_and_leaves_nothing(offline, monkeyp
     assert not offline.exists()
 
 
+@pytest.mark.long
 def test_ctrl_c_while_installing_leaves_nothing(offline, monkeypatch, tmp_path):
     said = tmp_path / "said"
     with socket.create_server(("127.0.0.1", 0)) as silent, said.open("w") as stderr:  # an index that never answers

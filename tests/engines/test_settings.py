@@ -41,6 +41,7 @@ def test_how_often_is_committed_is_one_setting(engine, exactly_once):
     assert five.value == one.value.replace("1", "5", 1)
 
 
+@pytest.mark.bench
 def test_seconds_between_commits_are_a_whole_number(capsys):
     with pytest.raises(SystemExit):
         main(["engines", "compare", "--engines", "flink", "--commit-seconds", "0"])

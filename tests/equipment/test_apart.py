@@ -9,6 +9,8 @@ import pytest
 
 from labs.equipment.apart import Apart, ApartFailed
 
+pytestmark = pytest.mark.long
+
 
 def test_it_returns_what_the_function_returned_and_the_process_stays_until_it_is_killed():
     offset = 40

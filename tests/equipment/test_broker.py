@@ -82,24 +82,28 @@ def leashes() -> list[psutil.Process]:
     return [process for process in psutil.Process().children() if "leash" in process.cmdline()]
 
 
+@pytest.mark.bench
 def test_what_is_written_can_be_read(broker, topic):
     name = topic()
     produce(broker, name, b"one", b"two")
     assert read(broker, name) == [b"one", b"two"]
 
 
+@pytest.mark.long
 def test_what_java_unpacks_to_read_a_compressed_record_goes_with_the_broker(broker, topic):
     name = topic()
     produce(broker, name, *[b"x" * 100] * 100, compression="lz4")
     assert list(broker.nodes[0].directory.glob("tmp/liblz4*"))
 
 
+@pytest.mark.long
 def test_two_brokers_at_once_know_nothing_of_each_other(broker, own, topic):
     assert end_offsets(own.bootstrap_servers, topic()) == {}
     assert broker.running
     assert own.running
 
 
+@pytest.mark.long
 def test_every_port_is_on_loopback_only(broker):
     listening = psutil.Process(broker.nodes[0].pid).net_connections("tcp")
     addresses = {each.laddr.ip for each in listening if each.status == psutil.CONN_LISTEN}
@@ -107,6 +111,7 @@ def test_every_port_is_on_loopback_only(broker):
     assert addresses
 
 
+@pytest.mark.long
 def test_restart_keeps_data_and_port(own, kept):
     servers, pid = own.bootstrap_servers, own.nodes[0].pid
     own.restart()
@@ -115,6 +120,7 @@ def test_restart_keeps_data_and_port(own, kept):
     assert kept() == [b"acknowledged"]
 
 
+@pytest.mark.bench
 def test_kill_then_start_keeps_acknowledged_data(own, kept):
     own.kill()
     assert not own.running
@@ -122,6 +128,7 @@ def test_kill_then_start_keeps_acknowledged_data(own, kept):
     assert kept() == [b"acknowledged"]
 
 
+@pytest.mark.long
 def test_a_broker_killed_from_outside_is_started_again_with_its_data(own, kept):
     before = leashes()
     os.kill(own.nodes[0].pid, signal.SIGKILL)
@@ -131,11 +138,13 @@ def test_a_broker_killed_from_outside_is_started_again_with_its_data(own, kept):
     assert kept() == [b"acknowledged"]
 
 
+@pytest.mark.long
 def test_starting_twice_changes_nothing(own):
     pid = own.nodes[0].pid
     assert own.start().nodes[0].pid == pid
 
 
+@pytest.mark.long
 def test_a_paused_broker_is_silent_until_it_is_resumed(own, kept):
     own.pause()
     assert own.running
@@ -145,6 +154,7 @@ def test_a_paused_broker_is_silent_until_it_is_resumed(own, kept):
     assert kept() == [b"acknowledged"]
 
 
+@pytest.mark.long
 def test_a_paused_broker_can_be_stopped_cleanly(own):
     own.pause()
     own.stop()
@@ -152,6 +162,7 @@ def test_a_paused_broker_can_be_stopped_cleanly(own):
     assert not (own.nodes[0].directory / RUNNING).exists()  # deleted only after a clean end
 
 
+@pytest.mark.long
 def test_a_given_directory_serves_the_next_broker(own, kept):
     own.stop()
     with Broker(directory=own.directory) as successor:
@@ -159,12 +170,14 @@ def test_a_given_directory_serves_the_next_broker(own, kept):
     assert [entry.name for entry in own.directory.iterdir()] == ["node-0"]
 
 
+@pytest.mark.long
 def test_a_directory_in_use_is_a_clear_message(own, kept):
     with pytest.raises(BrokerError, match=r"is in use by another broker; end that one, or choose another"):
         Broker(directory=own.directory).start()
     assert kept() == [b"acknowledged"]
 
 
+@pytest.mark.long
 def test_a_broker_that_is_offered_anothers_ports_takes_others_and_leaves_nothing(broker, monkeypatch):
     offers, free_ports = [[broker.nodes[0].port, broker.nodes[0].quorum_port]], broker_module.free_ports
     monkeypatch.setattr(broker_module, "free_ports", lambda count: offers.pop() if offers else free_ports(count))
@@ -177,6 +190,7 @@ def test_a_broker_that_is_offered_anothers_ports_takes_others_and_leaves_nothing
     assert not other.directory.exists()
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_at_the_last_moment_is_not_mistaken_for_ones_own(broker, monkeypatch):
     monkeypatch.setattr(node_module, "require_free", lambda port: None)
     with pytest.raises(BrokerError, match="Address already in use") as refusal:
@@ -184,6 +198,7 @@ def test_a_port_that_is_taken_at_the_last_moment_is_not_mistaken_for_ones_own(br
     assert isinstance(refusal.value.__cause__, PortTaken)
 
 
+@pytest.mark.long
 def test_a_cluster_id_that_looks_like_an_option_is_taken(tmp_path, monkeypatch):
     """Kafka makes none that begins with a dash, and takes them."""
     monkeypatch.setattr(node_module, "format_from_kept", lambda *_: False)
@@ -194,12 +209,14 @@ def test_a_cluster_id_that_looks_like_an_option_is_taken(tmp_path, monkeypatch):
     assert "cluster.id=-0123456789abcdefghijk\n" in (tmp_path / "node-0" / "data" / "meta.properties").read_text()
 
 
+@pytest.mark.bench
 def test_a_given_port_in_use_is_a_clear_message(broker):
     port = broker.nodes[0].port
     with pytest.raises(BrokerError, match=f"port {port} on 127.0.0.1 is in use by another program; choose another"):
         Broker(port=port).start()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_directory_that_cannot_be_made_is_a_clear_message(tmp_path, place):
     (tmp_path / "file").write_text("in the way")
@@ -207,6 +224,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_message(tmp_path, place):
         Broker(directory=tmp_path / place).start()
 
 
+@pytest.mark.long
 def test_a_full_disk_is_a_clear_message(tmp_path, monkeypatch):
     monkeypatch.setattr(node_module, "LEAST_SPACE", 1 << 62)
     with pytest.raises(
@@ -215,6 +233,7 @@ def test_a_full_disk_is_a_clear_message(tmp_path, monkeypatch):
         Broker(directory=tmp_path).start()
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_up_meanwhile_is_a_clear_message(tmp_path):
     (tmp_path / "node-0").mkdir()
     (tmp_path / "node-0" / "server.properties").symlink_to("/dev/full")
@@ -222,12 +241,14 @@ def test_a_disk_that_fills_up_meanwhile_is_a_clear_message(tmp_path):
         Broker(directory=tmp_path).start()
 
 
+@pytest.mark.long
 def test_a_bad_setting_is_named_without_a_stack_trace(tmp_path):
     with pytest.raises(BrokerError, match=r"Invalid value banana for configuration log\.segment\.bytes") as refusal:
         Broker(directory=tmp_path, settings={"log.segment.bytes": "banana"}).start()
     assert "\tat " not in str(refusal.value)
 
 
+@pytest.mark.long
 def test_a_failed_start_shows_the_end_of_the_log_and_keeps_it(tmp_path):
     broker = Broker(directory=tmp_path, settings={"metric.reporters": "no.such.Reporter"})
     with pytest.raises(BrokerError, match=r"ended while starting\.\nLast lines of .*broker\.log:\n(.*\n)*.*no\.such"):
@@ -236,6 +257,7 @@ def test_a_failed_start_shows_the_end_of_the_log_and_keeps_it(tmp_path):
     assert not broker.running
 
 
+@pytest.mark.long
 def test_no_nodes_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(BrokerError, match="one node or more, not 0"):
@@ -243,6 +265,7 @@ def test_no_nodes_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_three_nodes_form_a_cluster_that_survives_one():
     with Broker(nodes=3) as cluster:
         create_topic(cluster.bootstrap_servers, "replicated", partitions=1, replication=cluster.replication)
@@ -256,6 +279,7 @@ def test_three_nodes_form_a_cluster_that_survives_one():
         assert read(cluster, "replicated") == [b"one", b"two"]
 
 
+@pytest.mark.long
 def test_sigkill_of_the_parent_leaves_no_java_and_keeps_a_given_directory(tmp_path):
     with parent(str(tmp_path)) as process:
         directory, pid = Path(next_line(process.stdout).strip()), int(next_line(process.stdout))
@@ -265,6 +289,7 @@ def test_sigkill_of_the_parent_leaves_no_java_and_keeps_a_given_directory(tmp_pa
     assert (directory / "node-0" / "data" / "meta.properties").exists()
 
 
+@pytest.mark.long
 def test_sigkill_of_the_parent_leaves_no_java_and_no_temporary_directory():
     with parent() as process:
         directory, pid = Path(next_line(process.stdout).strip()), int(next_line(process.stdout))
@@ -274,6 +299,7 @@ def test_sigkill_of_the_parent_leaves_no_java_and_no_temporary_directory():
     eventually(lambda: not directory.exists())
 
 
+@pytest.mark.long
 def test_sigkill_of_the_parent_while_it_formats_leaves_nothing_either(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # with the lab's own it would have no need to format
     with parent() as process:
@@ -293,6 +319,7 @@ def java_below(pid: int) -> list[psutil.Process]:
     return [process for process in psutil.Process(pid).children(recursive=True) if process.name() == "java"]
 
 
+@pytest.mark.bench
 def test_a_named_kafka_is_used_and_never_signalled(monkeypatch, broker, topic):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     with open_broker() as named:
@@ -325,6 +352,7 @@ def command(*options: str):
             process.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_ends_cleanly_when_told(number):
     with command() as (process, address, java):
@@ -341,6 +369,7 @@ def test_the_command_ends_cleanly_when_told(number):
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_the_command_says_so_when_its_broker_dies(tmp_path):
     with command("--directory", str(tmp_path)) as (process, _, java):
         java.kill()
@@ -351,6 +380,7 @@ def test_the_command_says_so_when_its_broker_dies(tmp_path):
     assert "Traceback" not in said
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("port", ["0", "65536", "kafka"])
 def test_the_command_refuses_what_is_no_port(port):
     ran = subprocess.run([sys.executable, "-m", "labs", "broker", "--port", port], capture_output=True, text=True)
@@ -358,6 +388,7 @@ def test_the_command_refuses_what_is_no_port(port):
     assert f"argument --port: {port} is not a port" in ran.stderr
 
 
+@pytest.mark.long
 def test_something_else_is_started_meanwhile_and_once_also_if_a_port_is_taken(broker, monkeypatch):
     offers, free_ports = [[broker.nodes[0].port, broker.nodes[0].quorum_port]], broker_module.free_ports
     monkeypatch.setattr(broker_module, "free_ports", lambda count: offers.pop() if offers else free_ports(count))
@@ -369,6 +400,7 @@ def test_something_else_is_started_meanwhile_and_once_also_if_a_port_is_taken(br
     assert seen == [False]
 
 
+@pytest.mark.long
 def test_what_fails_meanwhile_ends_the_broker(monkeypatch):
     def fail():
         raise RuntimeError("no Spark today")

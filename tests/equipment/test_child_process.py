@@ -107,6 +107,7 @@ def test_what_outlives_the_process_is_still_killed(family):
     assert not runs(child)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process inherit orphans as an init does")
 def test_a_kill_does_not_wait_for_an_init_that_never_asks_how_an_orphan_ended(tmp_path):
     program = f"""
@@ -126,6 +127,7 @@ print(psutil.Process(child).status(), process.has_group, process.exit_code)
     assert ran.stdout.split() == ["zombie", "False", "-9"], ran.stderr
 
 
+@pytest.mark.long
 def test_a_paused_family_does_not_outlive_a_parent_that_is_killed(tmp_path):
     leftovers = tmp_path / "left overs"
     leftovers.mkdir()

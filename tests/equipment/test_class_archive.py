@@ -25,6 +25,7 @@ def made():
     assert make_archives() == ""
 
 
+@pytest.mark.long
 def test_java_takes_the_brokers(made):
     options = [option for option in archive_options("broker") if option != "-Xshare:auto"]
     classes = os.pathsep.join(map(str, broker_jars()))
@@ -33,6 +34,7 @@ def test_java_takes_the_brokers(made):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has mapped")
 def test_sparks_java_takes_its_archive_and_not_only_has_one(made):
     driver = Apart(start_spark)

@@ -28,6 +28,7 @@ def look(name: str) -> Check:
     return check
 
 
+@pytest.mark.long
 def test_a_healthy_bench_passes_every_check_in_order(spark, monkeypatch):
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
     started: list[str] = []
@@ -135,6 +136,7 @@ def test_a_full_disk_is_named(monkeypatch, tmp_path):
     assert f"GB free in {tmp_path}/not/yet/there" in look("Disk").found
 
 
+@pytest.mark.long
 def test_the_command_prints_one_json_object(spark, broker, monkeypatch, capsys):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     assert main(["doctor", "--json"]) == 0
@@ -144,6 +146,7 @@ def test_the_command_prints_one_json_object(spark, broker, monkeypatch, capsys):
     assert "KAFKA_BOOTSTRAP_SERVERS" in said["checks"][-2]["found"]
 
 
+@pytest.mark.long
 def test_a_named_kafka_is_left_as_it_was(spark, broker, monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     with admin(broker.bootstrap_servers) as client:
@@ -152,6 +155,7 @@ def test_a_named_kafka_is_left_as_it_was(spark, broker, monkeypatch):
         assert {name for name in client.list_topics() if not name.startswith("__")} <= before
 
 
+@pytest.mark.long
 def test_the_command_prints_a_line_per_check_and_fails_if_one_does(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "MACHINE", [Step("Good", lambda: "[fine]", ""), Step("Bad", fail, "one\ntwo")])
     monkeypatch.setattr(doctor, "bench", lambda stack: [Step("Last", fail, "", needs=("Bad",))])
@@ -165,6 +169,7 @@ def test_the_command_prints_a_line_per_check_and_fails_if_one_does(monkeypatch, 
     ]
 
 
+@pytest.mark.bench
 def test_a_missing_package_is_one_clear_line():
     code = "import sys; sys.modules['kafka'] = None; from labs.commands.main import main; sys.exit(main(['doctor']))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)

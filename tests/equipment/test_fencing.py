@@ -16,6 +16,7 @@ from labs.equipment.node import CONTROLLER_CONFIG
 from labs.equipment.topics import create_topic
 
 
+@pytest.mark.long
 def test_restart_after_a_kill_waits_until_the_dead_broker_is_fenced():
     with Broker() as broker:
         create_topic(broker.bootstrap_servers, "any", 1)
@@ -26,6 +27,7 @@ def test_restart_after_a_kill_waits_until_the_dead_broker_is_fenced():
     assert 0 < fenced < started
 
 
+@pytest.mark.long
 def test_controller_that_dies_on_the_way_is_started_again():
     with Broker() as broker:
         create_topic(broker.bootstrap_servers, "any", 1)

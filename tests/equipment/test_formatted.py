@@ -71,6 +71,7 @@ def test_a_cache_that_cannot_be_written_is_none(made, tmp_path, cache):
     assert not format_from_kept(NODE, new_id(), tmp_path / "data")
 
 
+@pytest.mark.long
 def test_a_kafka_of_the_tools_making_and_one_of_a_kept_format_have_the_same_features(monkeypatch):
     with Broker() as first:
         expected = features(first)

@@ -87,6 +87,7 @@ def test_a_signal_that_is_ignored_stays_so(number, block):
         signal.signal(number, handler)
 
 
+@pytest.mark.long
 def test_a_lesson_interrupted_while_it_imports_can_import_again():
     run = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True)
     assert run.stdout.split() == ["interrupted", "imported"], run.stderr
@@ -118,6 +119,7 @@ def test_other_signals_wait_where_ctrl_c_waits():
     assert done
 
 
+@pytest.mark.long
 def test_every_command_ends_at_a_sigterm_as_at_ctrl_c(monkeypatch, capsys):
     monkeypatch.setattr(generate, "run", lambda arguments: signal.raise_signal(signal.SIGTERM))
     assert main(["generate"]) == INTERRUPTED

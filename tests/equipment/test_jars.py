@@ -124,12 +124,14 @@ def run_offline(**environment: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.bench
 def test_cached_jars_need_no_network_and_are_not_resolved_again(tmp_path):
     ran = run_offline(M2_REPO=str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == f"{len(broker_jars())} {len(connector_jars())} .jar\n"
 
 
+@pytest.mark.long
 def test_without_cache_and_network_the_message_says_what_to_do(tmp_path):
     ran = run_offline(JGO_CACHE_DIR=str(tmp_path / "jgo"), M2_REPO=str(tmp_path / "m2"))
     assert "JarsNotFetched: the jars of org.apache.kafka:kafka_2.13" in ran.stderr
@@ -143,6 +145,7 @@ def test_a_cache_that_cannot_be_made_is_named(tmp_path, monkeypatch):
         verified()
 
 
+@pytest.mark.long
 def test_of_processes_that_need_the_same_jars_at_once_one_fetches_and_all_get_them(tmp_path):
     environment = {**os.environ, "JGO_CACHE_DIR": str(tmp_path / "jgo"), "M2_REPO": str(tmp_path / "m2")}
     command = [sys.executable, "-c", "from labs.equipment.jars import flink_connector_jars as jars; print(*jars())"]

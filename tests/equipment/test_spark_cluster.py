@@ -61,6 +61,7 @@ def _listens_at(pid: int) -> set[str]:
     return {c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN}
 
 
+@pytest.mark.long
 def test_cluster_is_on_loopback_only_and_ends_with_a_killed_program_executors_too(owner):
     process, told = owner
     assert told["total"] == 499_500
@@ -76,6 +77,7 @@ def test_cluster_is_on_loopback_only_and_ends_with_a_killed_program_executors_to
     eventually(lambda: not Path(told["directory"]).exists())
 
 
+@pytest.mark.long
 def test_executor_that_was_killed_is_replaced_and_one_without_a_worker_ends():
     with SparkCluster(workers=1) as cluster:
         [worker] = cluster.workers
@@ -95,6 +97,7 @@ def test_executor_that_was_killed_is_replaced_and_one_without_a_worker_ends():
             assert cluster.executor_pids() == []
 
 
+@pytest.mark.long
 def test_close_ends_an_executor_that_lost_its_worker_before_it_could_notice():
     with SparkCluster(workers=1) as cluster:
         [worker] = cluster.workers
@@ -107,6 +110,7 @@ def test_close_ends_an_executor_that_lost_its_worker_before_it_could_notice():
             assert not runs(executor)
 
 
+@pytest.mark.long
 def test_cluster_that_cannot_start_says_why():
     taken = socket.create_server(("127.0.0.1", 0))
     with taken, pytest.raises(ClusterError, match="in use by another program"):

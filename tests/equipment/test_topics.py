@@ -19,17 +19,20 @@ def fresh() -> str:
     return f"test-{uuid.uuid4().hex}"
 
 
+@pytest.mark.bench
 def test_a_topic_can_be_used_as_soon_as_it_is_created(broker):
     name = create_topic(broker.bootstrap_servers, fresh(), partitions=3)
     assert end_offsets(broker.bootstrap_servers, name) == {0: 0, 1: 0, 2: 0}
 
 
+@pytest.mark.bench
 def test_a_topic_that_exists_is_left_as_it_is(broker, topic):
     name = topic(partitions=1)
     assert create_topic(broker.bootstrap_servers, name, partitions=5) == name
     assert end_offsets(broker.bootstrap_servers, name) == {0: 0}
 
 
+@pytest.mark.bench
 def test_settings_are_passed_on(broker, topic):
     name = topic(retention_ms="12345")
     with admin(broker.bootstrap_servers) as client:
@@ -37,6 +40,7 @@ def test_settings_are_passed_on(broker, topic):
     assert "12345" in str(said)
 
 
+@pytest.mark.bench
 def test_end_offsets_are_where_the_next_record_goes(broker, topic):
     name = topic(partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -46,6 +50,7 @@ def test_end_offsets_are_where_the_next_record_goes(broker, topic):
     assert end_offsets(broker.bootstrap_servers, name) == {0: 2, 1: 1}
 
 
+@pytest.mark.bench
 def test_no_such_topic_has_no_end_offsets_and_is_not_created(broker):
     name = fresh()
     assert end_offsets(broker.bootstrap_servers, name) == {}
@@ -53,6 +58,7 @@ def test_no_such_topic_has_no_end_offsets_and_is_not_created(broker):
         assert name not in client.list_topics()
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [

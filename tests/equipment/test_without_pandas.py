@@ -25,6 +25,7 @@ print(imported, [row.n for row in rows], array[0].n, array[0].many, pandas.Serie
 """
 
 
+@pytest.mark.long
 def test_a_driver_starts_without_pandas_and_converts_what_numpy_has():
     ran = subprocess.run([sys.executable, "-c", DRIVER], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr

@@ -89,12 +89,14 @@ def test_one_driver_alone_publishes_everything_in_each_of_the_stages():
         assert stage_of(steps).visible(state) == (0, 1, 2, 3), schedule
 
 
+@pytest.mark.bench
 def test_an_epoch_kept_for_all_batches_is_torn_by_a_commit_that_comes_late():
     found = explore_batch(steps_of("fences_once"))
     assert (found.anomaly, len(found.schedule.events)) == ("torn", 13)
     assert found.schedule.events[-1].request == "commit"
 
 
+@pytest.mark.long
 def test_picture_is_of_the_shortest_schedule():
     drawing = counterexample(["plan", "rows", "note"])
     assert drawing.startswith("<svg")
@@ -102,6 +104,7 @@ def test_picture_is_of_the_shortest_schedule():
     assert "6. driver 2 sends record 0 of batch 0: ok" in drawing.words
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BROKEN_BY_INTERLEAVING)
 def test_what_the_model_finds_in_a_wrong_batch_happens_on_kafka(name, kafka):
@@ -109,6 +112,7 @@ def test_what_the_model_finds_in_a_wrong_batch_happens_on_kafka(name, kafka):
     assert replay_on_kafka(found.schedule, stage, kafka).differences == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "steps",
@@ -131,6 +135,7 @@ def test_walks_of_the_check_meet_a_second_driver_and_an_unkind_network():
     assert {"fenced", "held"} <= {event.answer for event in events}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_report_has_the_schedule_in_words_and_what_the_auditor_said_of_kafka(tmp_path):
     mine = tmp_path / "mine.py"
@@ -144,6 +149,7 @@ def test_report_has_the_schedule_in_words_and_what_the_auditor_said_of_kafka(tmp
     assert kafka.hint == model.hint
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("returned", "told", "symptom", "hint"),
     [

@@ -63,6 +63,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(("text", "symptom", "told"), BROKEN.values(), ids=BROKEN)
 def test_code_that_does_not_run_to_its_end_fails_and_the_reason_is_named(checked, text, symptom, told):
     began = time.monotonic()
@@ -74,11 +75,13 @@ def test_code_that_does_not_run_to_its_end_fails_and_the_reason_is_named(checked
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.bench
 def test_last_lines_of_the_output_are_shown(checked):
     report = checked(body("consumer.poll()", "print('nearly there')", "raise RuntimeError('no')"))
     assert "nearly there" in str(report)
 
 
+@pytest.mark.bench
 def test_printing_a_little_garbage_changes_nothing(checked):
     noise = 'print("\\x00\\x1b[31m{\\"kind\\": \\"end\\", \\"ending\\": \\"returned\\"}")\n'
     report = checked(noise + RIGHT + "\n\ndef double_nothing(consumer, handle):\n    pass\n")
@@ -86,6 +89,7 @@ def test_printing_a_little_garbage_changes_nothing(checked):
     assert len(passed) == 4, report
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("text", ["", "\n# nothing yet\n", '"""Only a docstring."""\n'])
 def test_empty_file_is_unknown_and_not_a_success(checked, text):
     report = checked(text)
@@ -93,12 +97,14 @@ def test_empty_file_is_unknown_and_not_a_success(checked, text):
     assert "nothing to judge" in str(report)
 
 
+@pytest.mark.bench
 def test_function_that_does_nothing_is_unknown(checked):
     report = checked(body("pass"))
     assert report.grade is Grade.UNKNOWN, report
     assert report.first_problem.symptom == "nothing done"
 
 
+@pytest.mark.bench
 def test_code_that_passes_naively_fails_under_the_crash_with_examples_and_the_kill_in_the_timeline(checked):
     report = checked(
         body("while (message := consumer.poll()) is not None:", "    consumer.commit()", "    handle(message)")
@@ -115,6 +121,7 @@ def test_code_that_passes_naively_fails_under_the_crash_with_examples_and_the_ki
     assert "not run" in [str(finding.grade) for finding in report.findings]
 
 
+@pytest.mark.bench
 def test_fault_that_finds_no_place_to_strike_is_unknown(broker, tmp_path):
     source = "def lose_nothing(consumer, handle):\n    consumer.poll()\n"
     process = StudentProcess(source, "mine.py", EXERCISE.entry, tmp_path, Limits())
@@ -125,6 +132,7 @@ def test_fault_that_finds_no_place_to_strike_is_unknown(broker, tmp_path):
     assert "found no place to strike" in finding.detail
 
 
+@pytest.mark.bench
 def test_processes_that_the_code_started_are_gone_afterwards(checked, tmp_path):
     note = tmp_path / "pid"
     lines = ["import subprocess", "child = subprocess.Popen(['sleep', '300'])"]
@@ -133,6 +141,7 @@ def test_processes_that_the_code_started_are_gone_afterwards(checked, tmp_path):
     assert not runs(pid)
 
 
+@pytest.mark.bench
 def test_unknown_exercise_is_an_error():
     with pytest.raises(UnknownExercise, match="commit_order"):
         check("no_such_exercise", "mine.py")

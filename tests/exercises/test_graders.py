@@ -157,6 +157,7 @@ def gradescope(tmp_path: Path, handed_in: str | None, servers: str) -> dict:
     return json.loads((home / "results" / "results.json").read_text())
 
 
+@pytest.mark.long
 def test_documented_autograder_of_gradescope_passes_the_solution(tmp_path, broker):
     solution = (Path(solutions.__file__).parent / "commit_order.py").read_text()
     results = gradescope(tmp_path, solution, broker.bootstrap_servers)
@@ -165,6 +166,7 @@ def test_documented_autograder_of_gradescope_passes_the_solution(tmp_path, broke
     assert {test["status"] for test in results["tests"]} == {"passed"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("handed_in", "told"),
     [(None, "there is no file"), ("", "nothing to judge"), ("def lose_nothing(\n", "syntax error")],
@@ -177,6 +179,7 @@ def test_documented_autograder_of_gradescope_grades_whatever_is_handed_in(tmp_pa
     assert told in results["tests"][0]["output"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["run_autograder", "setup.sh"])
 def test_scripts_for_graders_are_bash_and_may_be_run(script):
     assert subprocess.run([shutil.which("bash") or "bash", "-n", GRADERS / script]).returncode == 0

@@ -51,6 +51,7 @@ def test_most_skeletons_are_judged_in_a_lesson():
     assert sum(map(judged_in_a_lesson, EXERCISES)) >= 8
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("name", [name for name in EXERCISES if not judged_in_a_lesson(name)])
 @pytest.mark.timeout(900)
 def test_skeleton_unchanged_fails_with_its_lesson(name, broker):
@@ -73,6 +74,7 @@ def test_notebook_was_committed_with_the_report_of_the_skeleton(name):
     assert not [output for output in code[-1]["outputs"] if output.get("name") == "stderr"]
 
 
+@pytest.mark.long
 def test_notebook_runs_where_none_keeps_a_history():
     notebook = notebook_of("sequence_numbers")  # which needs no Kafka
     nbval = [sys.executable, "-m", "pytest", "--nbval-lax", "-q", notebook.name]

@@ -23,6 +23,7 @@ from labs.faults.supervisor import Supervisor
 KILLS = 4
 
 
+@pytest.mark.bench
 @pytest.mark.timeout(900)
 def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_doubles(job_options, classroom_log):
     """Who takes over comes from a hot spare, warm or not yet: a spare must be as good at every point."""
@@ -39,6 +40,7 @@ def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_dou
     assert verdict.valid, verdict
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_seeded_sigkills_at_least_once_lose_nothing_and_double_what_the_checkpoint_predicts(job_options, classroom_log):
     servers, chance = job_options["bootstrap_servers"], random.Random(7)
@@ -67,6 +69,7 @@ def test_seeded_sigkills_at_least_once_lose_nothing_and_double_what_the_checkpoi
     assert verdict.duplicated == predicted
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_zombie_woken_after_its_successor_committed_is_fenced(job_options, classroom_log):
     job_options["transaction_timeout_ms"] = 600_000  # or a slow machine's broker would end the transaction first
@@ -82,6 +85,7 @@ def test_zombie_woken_after_its_successor_committed_is_fenced(job_options, class
     assert verdict.valid, verdict
 
 
+@pytest.mark.long
 def test_killed_job_leaves_no_temporary_file(job_options, tmp_path, monkeypatch):
     place = tmp_path / "temporary files"
     place.mkdir()
@@ -93,6 +97,7 @@ def test_killed_job_leaves_no_temporary_file(job_options, tmp_path, monkeypatch)
     assert not list(place.iterdir())
 
 
+@pytest.mark.long
 def test_ctrl_c_while_spark_works_is_one_line(job_options):
     with JobProcess(**job_options) as job:
         eventually(lambda: job.has_begun(2) or not job.running, timeout=300)
@@ -103,6 +108,7 @@ def test_ctrl_c_while_spark_works_is_one_line(job_options):
         assert "Error" not in job.output()
 
 
+@pytest.mark.bench
 def test_job_that_cannot_start_says_why_in_its_last_line(tmp_path, broker):
     with (
         JobProcess(bootstrap_servers=broker.bootstrap_servers, checkpoint=tmp_path, fault="nowhere@1") as job,

@@ -160,6 +160,7 @@ def read_with_kafka_python(proxy: Proxy, topic: str) -> list[bytes]:
 # Nothing armed: nothing changed
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("send_all", [send_with_confluent_kafka, send_with_kafka_python])
 @pytest.mark.parametrize("read_all", [read, read_with_kafka_python])
 def test_traffic_passes_unchanged(proxy, topic, send_all, read_all):
@@ -170,6 +171,7 @@ def test_traffic_passes_unchanged(proxy, topic, send_all, read_all):
     assert read_all(proxy, topic) == values
 
 
+@pytest.mark.long
 def test_produce_without_acknowledgement_passes_and_has_no_response_to_lose(proxy, topic):
     fault = proxy.drop_next_response(Request.PRODUCE, client_id="acks-0")
     made = producer(proxy, acks=0, client_id="acks-0")
@@ -180,6 +182,7 @@ def test_produce_without_acknowledgement_passes_and_has_no_response_to_lose(prox
     assert not fault.struck.is_set()
 
 
+@pytest.mark.long
 def test_small_answers_do_not_wait_for_each_other(proxy):
     """Nagle's algorithm would keep the second of two answers back until the first is acknowledged, 40 ms later."""
     seconds = []
@@ -193,6 +196,7 @@ def test_small_answers_do_not_wait_for_each_other(proxy):
     assert sorted(seconds)[5] < 0.035
 
 
+@pytest.mark.long
 def test_log_tells_what_passed(proxy, topic):
     send(producer(proxy, client_id="logged"), topic, bytes(1000))
     (sent,) = passages(proxy, Request.PRODUCE, "request", client_id="logged")
@@ -203,6 +207,7 @@ def test_log_tells_what_passed(proxy, topic):
     assert str(sent.kind) == "PRODUCE"
 
 
+@pytest.mark.long
 def test_broker_may_be_restarted_behind_the_proxy(broker, proxy, topic):
     made = producer(proxy)
     send(made, topic, b"before")
@@ -211,6 +216,7 @@ def test_broker_may_be_restarted_behind_the_proxy(broker, proxy, topic):
     assert read(proxy, topic) == [b"before", b"after"]
 
 
+@pytest.mark.long
 def test_who_watches_is_shown_each_message_with_its_bytes_until_it_looks_away(proxy, topic):
     made = producer(proxy, client_id="watched")
     seen: list[Sighting] = []
@@ -241,6 +247,7 @@ def test_who_watches_is_shown_each_message_with_its_bytes_until_it_looks_away(pr
 # Responses: the broker has done it, and the client does not know
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(("idempotence", "copies"), [(False, 2), (True, 1)])
 def test_lost_acknowledgement_duplicates_the_record_unless_the_producer_is_idempotent(
     proxy, topic, idempotence, copies
@@ -253,6 +260,7 @@ def test_lost_acknowledgement_duplicates_the_record_unless_the_producer_is_idemp
     assert read(proxy, topic) == [b"before"] + [b"lost ack"] * copies
 
 
+@pytest.mark.long
 def test_a_fault_strikes_once(proxy, topic):
     made = producer(proxy)
     proxy.drop_next_response(Request.PRODUCE)
@@ -261,6 +269,7 @@ def test_a_fault_strikes_once(proxy, topic):
     assert read(proxy, topic) == [b"1", b"1", b"2", b"3"]
 
 
+@pytest.mark.long
 def test_silent_connection_is_found_out_by_the_request_timeout(proxy, topic):
     made = producer(proxy, client_id="patient", socket_timeout_ms=1000)
     lost = proxy.drop_next_response(Request.PRODUCE, cut=False, client_id="patient")
@@ -272,6 +281,7 @@ def test_silent_connection_is_found_out_by_the_request_timeout(proxy, topic):
     assert read(proxy, topic) == [b"twice", b"twice"]
 
 
+@pytest.mark.long
 def test_delayed_response_arrives_late_and_whole(proxy, topic):
     fault = proxy.delay_next_response(Request.PRODUCE, 1.5, client_id="delayed")
     send(producer(proxy, client_id="delayed"), topic, b"once")
@@ -283,6 +293,7 @@ def test_delayed_response_arrives_late_and_whole(proxy, topic):
     assert read(proxy, topic) == [b"once"]
 
 
+@pytest.mark.long
 def test_a_fault_names_a_kind_of_request_and_a_possible_delay(proxy):
     with pytest.raises(TypeError, match=r"such as Request\.PRODUCE, not 'produce'"):
         proxy.drop_next_response("produce")
@@ -290,6 +301,7 @@ def test_a_fault_names_a_kind_of_request_and_a_possible_delay(proxy):
         proxy.delay_next_response(Request.PRODUCE, -1)
 
 
+@pytest.mark.long
 def test_lost_end_txn_response_is_retried_and_commits_once(proxy, topic):
     made = transactional_producer(proxy, topic)
     fault = proxy.drop_next_response(Request.END_TXN, transactional_id=topic)
@@ -303,6 +315,7 @@ def test_lost_end_txn_response_is_retried_and_commits_once(proxy, topic):
 # Requests: the broker has not seen it
 
 
+@pytest.mark.long
 def test_lost_request_is_sent_again_and_arrives_once(proxy, topic):
     fault = proxy.drop_next_request(Request.PRODUCE, client_id="careful")
     send(producer(proxy, client_id="careful"), topic, b"once")
@@ -314,6 +327,7 @@ def test_lost_request_is_sent_again_and_arrives_once(proxy, topic):
     assert read(proxy, topic) == [b"once"]
 
 
+@pytest.mark.long
 def test_fault_waits_for_its_client(proxy, topic):
     fault = proxy.drop_next_response(Request.PRODUCE, client_id="victim")
     send(producer(proxy, client_id="bystander"), topic, b"bystander")
@@ -323,6 +337,7 @@ def test_fault_waits_for_its_client(proxy, topic):
     assert read(proxy, topic) == [b"bystander", b"victim", b"victim"]
 
 
+@pytest.mark.long
 def test_fault_waits_for_its_transactional_id(proxy, topic):
     fault = proxy.drop_next_response(Request.PRODUCE, transactional_id=topic)
     send(producer(proxy), topic, b"bystander")
@@ -335,6 +350,7 @@ def test_fault_waits_for_its_transactional_id(proxy, topic):
     eventually(lambda: read(proxy, topic) == [b"bystander", b"victim"])
 
 
+@pytest.mark.long
 def test_disarmed_fault_does_not_strike(proxy, topic):
     fault = proxy.drop_next_response(Request.PRODUCE)
     proxy.disarm()
@@ -344,6 +360,7 @@ def test_disarmed_fault_does_not_strike(proxy, topic):
         fault.wait(0)
 
 
+@pytest.mark.long
 def test_held_request_without_a_cut_is_answered_when_delivered(proxy):
     held = proxy.hold_next_request(Request.API_VERSIONS, cut_client=False, client_id="raw")
     with ThreadPoolExecutor() as threads:
@@ -356,6 +373,7 @@ def test_held_request_without_a_cut_is_answered_when_delivered(proxy):
         held.deliver()
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("next_step", "error"),
     [
@@ -388,6 +406,7 @@ def test_delayed_end_txn_publishes_half_of_the_next_transaction_of_the_same_epoc
     assert read(proxy, topic, "read_uncommitted") == [b"1", b"2"]
 
 
+@pytest.mark.bench
 def test_delayed_end_txn_is_harmless_once_the_next_transaction_has_a_new_epoch(proxy, topic):
     first = transactional_producer(proxy, topic)
     held = proxy.hold_next_request(Request.END_TXN, transactional_id=topic)
@@ -412,6 +431,7 @@ def test_delayed_end_txn_is_harmless_once_the_next_transaction_has_a_new_epoch(p
 # Connections
 
 
+@pytest.mark.long
 def test_cut_ends_present_connections_and_takes_new_ones(proxy, topic):
     made = producer(proxy, client_id="cut")
     send(made, topic, b"before")
@@ -426,6 +446,7 @@ def test_cut_ends_present_connections_and_takes_new_ones(proxy, topic):
     assert read(proxy, topic) == [b"before", b"after"]
 
 
+@pytest.mark.long
 def test_partition_holds_requests_until_healed(broker, proxy, topic):
     made = producer(proxy, client_id="partitioned")
     send(made, topic, b"before")
@@ -439,6 +460,7 @@ def test_partition_holds_requests_until_healed(broker, proxy, topic):
     assert read(proxy, topic) == [b"before", b"during"]
 
 
+@pytest.mark.long
 def test_partition_holds_responses_until_healed(proxy, topic):
     made = producer(proxy)
     fault = proxy.delay_next_response(Request.PRODUCE, 1)
@@ -450,6 +472,7 @@ def test_partition_holds_responses_until_healed(proxy, topic):
     assert read(proxy, topic) == [b"on its way back"]
 
 
+@pytest.mark.long
 def test_clients_wait_until_the_proxy_knows_its_broker(broker):
     with Proxy() as early, socket.create_connection(("127.0.0.1", early.port), timeout=0.5) as client:
         client.sendall(API_VERSIONS)
@@ -469,6 +492,7 @@ def test_client_without_a_broker_finds_its_connection_closed(says_nothing):
             exchange(proxy.port, API_VERSIONS, 30)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\x00\x00\x00\x01x"])
 def test_what_is_not_kafka_is_hung_up_on_without_a_word(broker, says_nothing, junk):
     with Proxy() as proxy:
@@ -478,6 +502,7 @@ def test_what_is_not_kafka_is_hung_up_on_without_a_word(broker, says_nothing, ju
             assert stranger.recv(1) == b""
 
 
+@pytest.mark.long
 def test_close_ends_thread_and_connections_without_a_word(broker, says_nothing):
     proxy = Proxy()
     proxy.forward_to(broker.nodes[0].port)

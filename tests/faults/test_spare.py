@@ -51,6 +51,7 @@ def connections(job: JobProcess, servers: str) -> int:
     return sum(each.raddr.port == port for each in found)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_spare_touches_nothing_while_the_driver_lives_and_goes_on_from_its_checkpoint_when_it_is_killed(
     job_options, classroom_log
@@ -83,6 +84,7 @@ def test_spare_touches_nothing_while_the_driver_lives_and_goes_on_from_its_check
     assert verdict.valid, verdict
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_spare_ends_at_ctrl_c(
     job_options, classroom_log
@@ -114,6 +116,7 @@ def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_
     assert verdict.valid, verdict
 
 
+@pytest.mark.long
 def test_what_cannot_be_told_is_refused_and_what_cannot_be_read_is_one_line():
     with JobProcess(warm=True) as spare:
         with pytest.raises(ValueError, match="SPARK_MASTER in it, is given to a spare when it is started"):
@@ -126,6 +129,7 @@ def test_what_cannot_be_told_is_refused_and_what_cannot_be_read_is_one_line():
         assert "Traceback" not in spare.output()
 
 
+@pytest.mark.long
 def test_only_a_warm_job_takes_over_and_it_is_told_nothing_before(job_options):
     with pytest.raises(ValueError, match="told its faults and options when it is to take over"):
         JobProcess(warm=True, **job_options)
@@ -149,6 +153,7 @@ def test_an_order_that_cannot_be_carried_out_says_why(line, why):
         Orders(add_options).read(line)
 
 
+@pytest.mark.long
 def test_spare_whose_parent_is_killed_leaves_no_process_and_no_file(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -163,6 +168,7 @@ def test_spare_whose_parent_is_killed_leaves_no_process_and_no_file(tmp_path):
     eventually(lambda: not list(tmp_path.iterdir()), timeout=30)
 
 
+@pytest.mark.long
 def test_spare_ends_with_its_standard_input_and_leaves_no_file(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "labs", "run", "--warm"]

@@ -104,6 +104,7 @@ class ServerIsKilled:
         self.postgres.start()
 
 
+@pytest.mark.bench
 def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, url, tmp_path, request):
     more = [] if url.startswith("sqlite") else [ServerIsKilled(request.getfixturevalue("postgres"))]
     sink = DatabaseSink("ip-count", url, points=(points := FaultPoints()))
@@ -113,6 +114,7 @@ def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, c
     assert verdict.valid, verdict
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("point", POINTS_OF_A_WRITE)
 def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(url, point):
     sink = DatabaseSink("test", url)
@@ -126,6 +128,7 @@ def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(url, point
     assert verdict.valid, verdict
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("mutant", "point", "anomaly"),
     [
@@ -144,6 +147,7 @@ def test_mutant_whose_marker_is_not_in_the_rows_transaction_is_caught(url, mutan
     assert anomaly in verdict.as_dict()["anomalies"], verdict
 
 
+@pytest.mark.bench
 def test_batch_that_is_written_again_is_refused_by_the_marker_itself(url):
     sink = NeverLooks("test", url)
     for number in (0, 1):
@@ -153,6 +157,7 @@ def test_batch_that_is_written_again_is_refused_by_the_marker_itself(url):
     assert audit(expected(1, 1), read_database(url)).valid
 
 
+@pytest.mark.long
 def test_of_two_drivers_with_the_same_batch_one_is_rolled_back(postgres):
     url, points = empty(postgres), FaultPoints()
     first, second = DatabaseSink("test", url, points=points), DatabaseSink("test", url)
@@ -177,6 +182,7 @@ def waiting_for_a_lock(url):
         return connection.execute(text("select count(*) from pg_locks where not granted")).scalar_one()
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("damage", ["checkpoint deleted", "rolled back two", "rolled back one", "results deleted"])
 def test_checkpoint_and_results_that_do_not_fit_are_refused(spark, broker, classroom_log, tmp_path, damage):
     points = FaultPoints()
@@ -208,6 +214,7 @@ def test_checkpoint_and_results_that_do_not_fit_are_refused(spark, broker, class
     assert sorted(read_database(url), key=repr) == before
 
 
+@pytest.mark.long
 def test_marker_of_another_query_is_refused(url):
     sink = DatabaseSink("test", url)
     publish(sink, 0, count=1)
@@ -219,6 +226,7 @@ def test_marker_of_another_query_is_refused(url):
         sink.is_done(batch(1))
 
 
+@pytest.mark.long
 def test_table_of_an_older_version_has_no_plans(url):
     with create_engine(url).begin() as connection:
         columns = "sink VARCHAR PRIMARY KEY, batch_id BIGINT, query_id VARCHAR"
@@ -233,12 +241,14 @@ def test_table_of_an_older_version_has_no_plans(url):
         sink.is_done(batch(1, plan="otherwise"))
 
 
+@pytest.mark.long
 def test_several_sinks_share_a_database(url):
     for name in ("one", "two"):
         publish(DatabaseSink(name, url), 0, count=1)
     assert audit(expected(1), read_database(url)).duplicated == 3  # each has published its own
 
 
+@pytest.mark.long
 def test_table_of_ones_own(spark, publish_rows, tmp_path):
     url = f"sqlite:///{tmp_path / 'own.db'}"
     columns = (Column("who", String), Column("batch_id", BigInteger), Column("attempt", String))
@@ -249,6 +259,7 @@ def test_table_of_ones_own(spark, publish_rows, tmp_path):
         assert sorted(connection.execute(select(table.c.who)).scalars()) == ["ann", "bob"]
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("values", [(COUPON, PLAIN), (PLAIN, COUPON)], ids=["absent last", "absent first"])
 def test_field_that_only_some_rows_have_is_null_in_the_others(url, values):
     columns: list[Column] = [
@@ -273,6 +284,7 @@ def test_database_that_is_away_fails_the_batch(tmp_path):
         nowhere.is_done(batch(0))
 
 
+@pytest.mark.long
 def test_locked_database_fails_the_batch_and_keeps_nothing_of_it(tmp_path):
     url = f"sqlite:///{tmp_path / 'locked.db'}?timeout=0.1"
     sink = DatabaseSink("test", url)

@@ -69,6 +69,7 @@ def read_every_file(directory):
     return [line for file in directory.glob("*.jsonl") for line in file.read_text().splitlines()]
 
 
+@pytest.mark.bench
 def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, sink, points, tmp_path):
     run_and_crash_at_every_point(lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint"), points)
     verdict = audit(classroom_log.expected, read_files(sink.directory))
@@ -77,6 +78,7 @@ def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, c
     assert len(list(sink.directory.rglob("*"))) == 2 * len(batches(sink.directory)) + 1
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("point", POINTS_OF_A_WRITE)
 def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(sink, point):
     publish(sink, 0, count=1)
@@ -91,6 +93,7 @@ def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(sink, poin
     assert not [file for file in sink.directory.rglob(".*")]
 
 
+@pytest.mark.bench
 def test_half_a_file_is_under_no_name_that_a_reader_looks_for(sink):
     publish(sink, 0, count=1)
     write_in_a_process_killed_at("mid_transaction", "file", sink.directory)
@@ -99,6 +102,7 @@ def test_half_a_file_is_under_no_name_that_a_reader_looks_for(sink):
     assert len(read_every_file(sink.directory)) == 3
 
 
+@pytest.mark.bench
 def test_reader_who_ignores_the_manifest_sees_what_a_crash_left_and_one_who_obeys_does_not(sink, points):
     publish(sink, 0, count=1)
     write_in_a_process_killed_at("before_commit", "file", sink.directory)
@@ -139,6 +143,7 @@ def test_of_two_drivers_with_the_same_batch_one_fails(sink, points):
     assert audit(expected(2), read_files(sink.directory)).valid
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("damage", ["checkpoint deleted", "rolled back two", "rolled back one", "results deleted"])
 def test_checkpoint_and_results_that_do_not_fit_are_refused(
     spark, broker, classroom_log, sink, points, tmp_path, damage
@@ -213,6 +218,7 @@ def test_value_with_a_line_break_is_refused(sink):
     assert read_every_file(sink.directory) == []
 
 
+@pytest.mark.bench
 def test_any_rows_with_a_value_column_will_do(spark, sink, publish_rows):
     publish_rows(sink, spark.range(25).selectExpr("string(id) as value"))
     assert sorted(map(int, read_every_file(sink.directory))) == list(range(25))

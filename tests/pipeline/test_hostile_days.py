@@ -29,6 +29,8 @@ from labs.pipeline.query.query_failure import why
 from tests.conftest import RECORDS_PER_BATCH
 from tests.pipeline import sink_runs
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PRIVATE_MOUNTS = ("unshare", "--map-root-user", "--mount")  # for the process and its children alone
 

@@ -73,6 +73,7 @@ def state_of(bootstrap_servers, transactional_id):
     return now.state.value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", TWO_PHASE_POINTS)
 def test_run_killed_at_any_point_is_finished_by_another_process_exactly_once(run, point):
     run = run()
@@ -89,6 +90,7 @@ def test_run_killed_at_any_point_is_finished_by_another_process_exactly_once(run
     assert not done.failed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", TWO_PHASE_POINTS)
 def test_run_killed_at_any_point_of_an_abort_leaves_nothing_visible_and_nothing_open(run, point):
     run = run(commit=False)
@@ -99,6 +101,7 @@ def test_run_killed_at_any_point_of_an_abort_leaves_nothing_visible_and_nothing_
     assert run.decisions.read() == ([], {})
 
 
+@pytest.mark.long
 def test_decision_is_carried_out_in_full_or_not_at_all(run):
     run = run()
     run.publish_and_die_at("between_ends")
@@ -108,6 +111,7 @@ def test_decision_is_carried_out_in_full_or_not_at_all(run):
     assert audited(run).valid
 
 
+@pytest.mark.long
 def test_recovery_may_itself_be_interrupted_and_repeated(run):
     run = run()
     prepared = run.prepare()
@@ -118,6 +122,7 @@ def test_recovery_may_itself_be_interrupted_and_repeated(run):
     assert audited(run).valid
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keep", [0, 1, 0.5, 0.99])
 def test_torn_decision_is_no_decision(run, keep):
     run = run()
@@ -134,6 +139,7 @@ def test_torn_decision_is_no_decision(run, keep):
     assert audited(run).valid
 
 
+@pytest.mark.long
 def test_missing_decision_is_no_decision(run):
     run = run()
     prepared = run.prepare()
@@ -142,6 +148,7 @@ def test_missing_decision_is_no_decision(run):
     assert results_of(run) == []
 
 
+@pytest.mark.long
 def test_decision_about_an_older_transaction_does_not_commit_a_newer_one_of_the_same_id(run):
     run = run()
     old, new = run.prepare(1), run.prepare(2)
@@ -164,6 +171,7 @@ def test_decision_cannot_be_changed(tmp_path):
         log.record(2, True, [prepared])
 
 
+@pytest.mark.long
 def test_recovery_leaves_other_prefixes_alone(run):
     ours, theirs = run(), run()
     theirs.prepare()
@@ -183,6 +191,7 @@ def lingering_as_soon_as_a_broker_answers(run):
     return lingering(run.bootstrap_servers, run.prefix)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["before_decision", "after_decision"])
 def test_broker_killed_and_restarted_in_between_keeps_what_was_prepared(proxied, fragile, moment):
     broker, _ = proxied
@@ -207,6 +216,7 @@ def test_partition_of_an_id_is_that_of_java(transactional_id, partition):
     assert partition_of(transactional_id, 50) == partition
 
 
+@pytest.mark.long
 def test_finish_goes_on_to_the_next_broker_when_the_first_is_frozen(run):
     run = run()
     with socket.create_server(("127.0.0.1", 0)) as frozen:  # the kernel accepts, and nobody answers
@@ -216,6 +226,7 @@ def test_finish_goes_on_to_the_next_broker_when_the_first_is_frozen(run):
     assert audited(run).valid
 
 
+@pytest.mark.long
 def test_finish_waits_for_a_broker_that_is_away(proxied, fragile):
     broker, _ = proxied
     prepared = fragile.prepare()
@@ -230,6 +241,7 @@ def test_finish_waits_for_a_broker_that_is_away(proxied, fragile):
     assert audited(fragile).valid
 
 
+@pytest.mark.long
 def test_finish_repeats_while_kafka_answers_concurrent_transactions(proxied, fragile):
     _, proxy = proxied
     [first, second] = fragile.prepare()
@@ -259,6 +271,7 @@ def ends_seen(proxy, prepared):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("commit", [True, False])
 def test_lost_answer_to_end_txn_does_not_matter(proxied, fragile, commit):
     _, proxy = proxied
@@ -270,6 +283,7 @@ def test_lost_answer_to_end_txn_does_not_matter(proxied, fragile, commit):
     assert audit(fragile.expected, results).valid if commit else results == []
 
 
+@pytest.mark.long
 def test_cluster_without_the_new_transactions_gets_the_older_request(proxied, fragile):
     broker, _ = proxied
 
@@ -291,6 +305,7 @@ def test_cluster_without_the_new_transactions_gets_the_older_request(proxied, fr
         transaction_version(2)
 
 
+@pytest.mark.long
 def test_what_was_prepared_is_lost_when_its_timeout_passes_before_the_decision_is_carried_out(run):
     run = run(timeout_ms=1000)
     prepared = run.prepare()
@@ -303,6 +318,7 @@ def test_what_was_prepared_is_lost_when_its_timeout_passes_before_the_decision_i
     assert run.recover().lost.keys() == set(prepared)  # and it is not forgotten
 
 
+@pytest.mark.long
 def test_batch_marker_sink_replays_what_the_same_timeout_costs_two_phase_commit(
     spark, broker, topic, classroom_log, tmp_path
 ):
@@ -334,6 +350,7 @@ def test_batch_marker_sink_replays_what_the_same_timeout_costs_two_phase_commit(
     assert verdict.valid, verdict
 
 
+@pytest.mark.long
 def test_new_producer_of_the_same_id_aborts_what_was_prepared(run):
     run = run()
     [first, _] = run.prepare()
@@ -344,6 +361,7 @@ def test_new_producer_of_the_same_id_aborts_what_was_prepared(run):
     assert results_of(run) == []
 
 
+@pytest.mark.long
 def test_preparer_that_only_seemed_dead_is_fenced(run):
     run = run()
     with PreparingProducer(run.prefix, bootstrap_servers=run.bootstrap_servers) as zombie:
@@ -354,6 +372,7 @@ def test_preparer_that_only_seemed_dead_is_fenced(run):
     assert results_of(run) == []
 
 
+@pytest.mark.long
 def test_finishing_twice_changes_nothing_and_differently_is_refused(run):
     run = run()
     [first, second] = run.prepare()
@@ -367,11 +386,13 @@ def test_finishing_twice_changes_nothing_and_differently_is_refused(run):
     assert len(results_of(run)) == len(run.expected) / PARTICIPANTS
 
 
+@pytest.mark.long
 def test_transaction_that_kafka_does_not_know_cannot_be_finished(broker):
     with pytest.raises(FinishFailed, match="knows no transaction of that id"):
         finish(PreparedTransaction(f"never-used-{uuid.uuid4().hex}", 1, 0), True, broker.bootstrap_servers)
 
 
+@pytest.mark.long
 def test_prepared_transaction_outlives_its_producer_and_an_unprepared_one_does_not(run):
     run = run()
     prepared = run.prepare()  # both producers are closed
@@ -382,6 +403,7 @@ def test_prepared_transaction_outlives_its_producer_and_an_unprepared_one_does_n
     run.recover()
 
 
+@pytest.mark.long
 def test_transaction_that_cannot_be_prepared_says_so(broker, topic):
     small = topic(max_message_bytes="500")
 

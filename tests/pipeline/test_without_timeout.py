@@ -17,6 +17,8 @@ from labs.pipeline.two_phase.open_transactions import lingering
 from labs.pipeline.two_phase.prepared import PreparedTransaction
 from labs.pipeline.two_phase.without_timeout import UNRELEASED, epoch_without_timeout, init_without_timeout
 
+pytestmark = pytest.mark.long
+
 TIMEOUT = 2_000  # ms
 
 

@@ -12,7 +12,7 @@ from labs.runs.staircase import EXACTLY_ONCE, NO_CHECKPOINT
 from tests.browser import complaints, wait_for
 
 OPTIONS = {"stage": EXACTLY_ONCE.name, "rate": 40}
-pytestmark = pytest.mark.timeout(580)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(580)]
 
 
 class Hand:

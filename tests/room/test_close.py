@@ -14,6 +14,8 @@ import pytest
 from labs.equipment.eventually import eventually
 from labs.room.room import Room, RoomError
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """

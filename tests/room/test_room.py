@@ -12,7 +12,7 @@ from labs.room.script import SHORT, WITHOUT_MARKER, Do, Until, play
 from labs.room.sessions import differences
 from labs.room.state import KEYS
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def strikes(state):

@@ -19,6 +19,8 @@ from labs.room.view import RoomView, first_and_last
 from labs.room.words import NUMBERS, ORDERS
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 MARKER = ROOT / "docs" / "recordings" / "with-the-marker.json"
 CHECKPOINT = ROOT / "docs" / "recordings" / "with-a-checkpoint-only.json"

@@ -62,6 +62,7 @@ def orders():
     return lambda text: parse_orders(text.splitlines())
 
 
+@pytest.mark.long
 def test_every_kind_is_attacked_here_and_the_model_knows_how_too():
     assert KINDS.keys() == ATTACKS.keys()
     assert len(KINDS) == len(SINKS) >= 8
@@ -70,6 +71,7 @@ def test_every_kind_is_attacked_here_and_the_model_knows_how_too():
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_each_kind_is_broken_by_a_few_orders(kafka, orders, kind):
     text, anomaly = ATTACKS[kind]
@@ -82,6 +84,7 @@ def test_each_kind_is_broken_by_a_few_orders(kafka, orders, kind):
         assert Anomaly.LOST not in outcome.judged[-1].counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "ended"),
     [
@@ -100,17 +103,20 @@ def test_right_sink_survives(kafka, right_sink, orders, text, ended):
     assert outcome.ended.startswith(ended)
 
 
+@pytest.mark.long
 def test_row_whose_transaction_timed_out_is_refused_and_sent_again_by_the_next_driver(kafka, right_sink, orders):
     outcome = attack(right_sink, orders("time out after row 0 of batch 1"), kafka)
     assert [event.answer for event in outcome.happened.events if event.action == "row"].count("fenced") == 1
     assert not outcome.broken
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["noted before it is committed", "marker in a transaction of its own, earlier"])
 def test_models_own_schedule_breaks_what_only_the_end_or_only_the_middle_shows(kafka, kind):
     assert solve(KINDS[kind], kafka).broken
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_models_schedule_said_in_orders_breaks_the_sink_too(kafka, orders, kind):
     said = in_orders(explore(KINDS[kind]).schedule)
@@ -152,6 +158,7 @@ def test_schedule_with_everything_in_it_is_said_in_orders(orders):
     orders("\n".join(said))
 
 
+@pytest.mark.long
 def test_freezing_is_a_step_and_a_restored_last_batch_that_cannot_grow_is_remarked_upon(kafka, orders):
     freeze, restore = "freeze driver 1 after row 0 of batch 0", "restore an older checkpoint after the note of batch 1"
     outcome = attack(KINDS["at least once"], orders(f"{freeze}\n{restore}"), kafka)
@@ -163,6 +170,7 @@ def test_freezing_is_a_step_and_a_restored_last_batch_that_cannot_grow_is_remark
     assert outcome.broken
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "text", "why"),
     [
@@ -278,11 +286,13 @@ def test_source_names_each_step_once_where_it_is_taken():
     assert sorted(by_place[0].splitlines()) == sorted(by_place[1].splitlines())
 
 
+@pytest.mark.long
 def test_sink_in_which_the_model_finds_nothing_has_no_score():
     with pytest.raises(ValueError, match="the model finds nothing wrong in small"):
         fewest(Stage("small", ("plan", "fence", "read marker", "rows", "marker", "commit", "note"), batches=1, rows=1))
 
 
+@pytest.mark.long
 def test_scores_are_kept_and_ranked(tmp_path):
     file = tmp_path / "scores.jsonl"
     assert read_scores(file) == []
@@ -296,6 +306,7 @@ def test_scores_are_kept_and_ranked(tmp_path):
     assert "done batch" not in lines[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["{", '{"player": "Ada"}', "[]", '"a"', "\x00"])
 def test_damaged_scores_are_not_written_to(tmp_path, damage):
     file = tmp_path / "scores.jsonl"

@@ -21,6 +21,7 @@ def chaos(capsys, *arguments):
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.bench
 @pytest.mark.timeout(900)
 def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_path):
     # Lesson 10 is a longer run with more kinds of fault, and cold starts; the longest are `make soak`.
@@ -37,6 +38,7 @@ def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_p
     assert sorted(file.name for file in evidence.iterdir()) == ["drivers.log", "report.json", "timeline.png"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_run_that_is_not_valid_says_why_and_keeps_its_evidence(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_MASTER", "no-such-master")
@@ -50,6 +52,7 @@ def test_run_that_is_not_valid_says_why_and_keeps_its_evidence(capsys, tmp_path,
     assert {"kafka", "drivers.log", "report.json"} <= {file.name for file in evidence.iterdir()}
 
 
+@pytest.mark.long
 def test_impossible_fault_is_one_clear_line(capsys):
     assert main(["chaos", "--faults", "meteor"]) == 1
     assert "no fault is called 'meteor'" in capsys.readouterr().err

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from labs.runs.cost import BEGIN, COMMIT, OURS, ROWS, SPARKS, WITHOUT, measure_cost
+
+pytestmark = pytest.mark.long
 
 
 def test_each_sink_writes_every_row_once_and_ours_tells_its_parts(spark, broker):

@@ -14,6 +14,8 @@ from labs.pipeline.log.generate import Traffic
 from labs.runs.engine_session import EngineSession
 from labs.runs.engine_speed import run_speed
 
+pytestmark = pytest.mark.long
+
 BACKLOG = 20_000
 LOG = list(Traffic(requests=24_000, seed=7, rate=400.0, clients=20))
 

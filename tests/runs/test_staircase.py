@@ -20,6 +20,8 @@ from labs.runs import staircase
 from labs.runs.staircase import CHECKPOINT, NO_CHECKPOINT, Stage
 from tests.conftest import RECORDS_PER_BATCH
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def climb(spark, broker):

@@ -33,11 +33,13 @@ SMALL = dataclasses.replace(BY_EXECUTORS, batches=1, rows=2)
 DONE = State(log=((0, 0, "committed"),), planned=(1,), marker=Marker(0, 1), epoch=1, committed=0)
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("name", STATES)
 def test_states_are_few_enough(name):
     assert explored(name).states <= STATES[name]
 
 
+@pytest.mark.bench
 def test_every_action_and_every_fault_is_taken():
     requests = ("fence", "read marker", "marker", "commit", "abort")
     expected = {("driver", action, "") for action in ("plan", "note", "hand out", "count", *requests)}
@@ -52,11 +54,13 @@ def test_every_action_and_every_fault_is_taken():
     assert explored("the sink by executors").taken.keys() == expected
 
 
+@pytest.mark.bench
 def test_task_that_is_run_again_writes_only_where_that_is_allowed():
     assert not any(actor.endswith("again") for actor, *_ in explored("the sink by executors").taken)
     assert any(actor.endswith("again") for actor, *_ in explored("by executors, tasks retried").taken)
 
 
+@pytest.mark.bench
 def test_next_batch_is_written_under_the_epoch_that_the_commit_gave():
     stage = dataclasses.replace(kafka_stage("the sink by executors"), luck=(), drivers=1)
     found = explore(stage)
@@ -90,6 +94,7 @@ def test_commit_that_is_asked_for_again_is_answered_until_the_next_transaction(s
 SILENCE = dataclasses.replace(SMALL, drivers=1, luck=("give up",))
 
 
+@pytest.mark.bench
 def test_batch_for_which_kafka_was_silent_is_written_again_under_the_epoch_that_the_abort_gave():
     states = list(reachable(SILENCE))
     assert {task.epoch for state in states for task in state.tasks if task.repeats} == {1}
@@ -98,6 +103,7 @@ def test_batch_for_which_kafka_was_silent_is_written_again_under_the_epoch_that_
     assert all(sorted(SMALL.visible(state)) == [0, 1] for state in done)
 
 
+@pytest.mark.bench
 def test_no_row_is_written_again_before_the_abort_is_answered():
     for state in reachable(SILENCE):
         for event, after in SILENCE.moves(state):
@@ -121,6 +127,7 @@ def test_abort_that_is_asked_for_again_or_that_kafka_made_itself_is_answered_wit
     assert after.drivers[0].alive == (answer == "epoch 1")
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("more", ["lose the answer", "deliver again", "time out", "run again"])
 def test_nothing_is_found_where_more_goes_wrong_while_a_silent_batch_is_written_again(more):
     found = explore(dataclasses.replace(SILENCE, luck=("give up", more), strikes=2))
@@ -134,6 +141,7 @@ def test_record_that_is_missing_from_a_batch_marked_as_done_is_lost():
     assert SMALL.anomaly(DONE._replace(planned=(2,), marker=Marker(0, 2))) == "lost"
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("program", "anomaly"),
     [
@@ -147,6 +155,7 @@ def test_mutant_of_the_program_is_caught_by_crashes_and_sleeps_alone(program, an
     assert explore(ByExecutors("", program, luck=())).anomaly == anomaly
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("name", [name for name in STATES if name.startswith("by")])
 def test_counterexample_is_kept_and_drawn(name):
     schedule = explored(name).schedule
@@ -154,6 +163,7 @@ def test_counterexample_is_kept_and_drawn(name):
     assert "task 2" in draw(schedule)
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     "variant",
     [
@@ -179,6 +189,7 @@ def kept_by(stage):
     return {(tuple(sorted(stage.visible(state))), state.marker, state.noted) for state in reachable(stage)}
 
 
+@pytest.mark.bench
 def test_rerun_of_a_stage_is_kept_and_drawn():
     stage = dataclasses.replace(kafka_stage("by executors, tasks retried"), luck=("run the stage again",))
     schedule = explore(stage).schedule
@@ -187,6 +198,7 @@ def test_rerun_of_a_stage_is_kept_and_drawn():
     assert "its tasks run once more" in draw(schedule)
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("name", ["tasks retried", "epoch kept"])
 def test_picture_in_the_docs_is_what_the_model_finds(name):
     picture = (PICTURES / f"executors-{name.replace(' ', '-')}.svg").read_text()

@@ -28,6 +28,7 @@ def kafka():
         yield started
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_real_sink_does_what_the_model_says_in_random_walks(kafka, spark):
     found = {seed: conforms(walk(seed), kafka, spark) for seed in WALKS}
@@ -51,6 +52,7 @@ def test_walks_are_drawn_by_seed_and_meet_everything():
         assert state.refused or (WALKED.visible(state), state.marker) == ((0, 1, 2), Marker(2, 3))
 
 
+@pytest.mark.long
 def test_walk_is_the_same_in_each_process():
     program = "from labs.schedules.conformance import walk; print([walk(seed).schedule for seed in range(1, 7)])"
     drawn = {
@@ -62,16 +64,19 @@ def test_walk_is_the_same_in_each_process():
     assert len(drawn) == 1
 
 
+@pytest.mark.bench
 def test_nothing_is_found_in_what_is_walked_through():
     assert explore(WALKED, limit=30_000).anomaly is None
 
 
+@pytest.mark.long
 def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypatch):
     monkeypatch.setattr(GatedSink, "decide", lambda *_: False)
     drawn = next(each for each in map(walk, itertools.count(1)) if any(map(finds_its_batch, each.schedule.events)))
     assert conforms(drawn, kafka, spark)
 
 
+@pytest.mark.long
 def test_rows_and_marker_on_the_broker_are_compared_with_the_models(kafka, spark):
     drawn = next(each for each in map(walk, itertools.count(1)) if each.state.marker and not each.state.refused)
     other = drawn.state._replace(marker=Marker(7, 8), log=(*drawn.state.log, (9, 7, "committed")))
@@ -83,6 +88,7 @@ def test_rows_and_marker_on_the_broker_are_compared_with_the_models(kafka, spark
     ]
 
 
+@pytest.mark.long
 def test_wrong_marker_that_nobody_reads_again_is_seen_on_the_broker(kafka, spark, monkeypatch):
     quiet, last, send = Walk(Schedule("undisturbed", ()), WALKED.start()), WALKED.batches - 1, MarkerStore.send
     assert conforms(quiet, kafka, spark) == []

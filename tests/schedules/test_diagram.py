@@ -144,6 +144,7 @@ def test_nothing_lies_outside_the_page(drawing):
         assert 0 <= int(each.get("y", 0)) <= height
 
 
+@pytest.mark.bench
 def test_same_bytes_in_another_process():
     code = "import sys; from labs.schedules.diagram import draw; from labs.schedules.schedule import Schedule\n"
     code += "print(draw(Schedule.from_json(sys.argv[1])), end='')"

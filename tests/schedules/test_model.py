@@ -95,6 +95,7 @@ def test_every_stage_has_its_verdict_here():
     assert FOUND.keys() == MODELS.keys()
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("name", FOUND)
 def test_what_is_found_in_a_stage(name):
     found = explored(name)
@@ -102,11 +103,13 @@ def test_what_is_found_in_a_stage(name):
     assert (found.anomaly and (found.anomaly, len(found.schedule.events))) == FOUND[name], found.schedule
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutant_of_the_sink_is_caught(mutant):
     assert explore(MUTANTS[mutant]).anomaly
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("early", EARLY_SPARES)
 def test_spare_that_does_not_wait_until_it_is_told_is_caught(early):
     """Who fences early stops a driver that lives; who reads the marker early goes on with one that is no longer so."""
@@ -116,6 +119,7 @@ def test_spare_that_does_not_wait_until_it_is_told_is_caught(early):
     assert (len(as_built.schedule.events), len(explained.schedule.events)) == EARLY_SPARES[early][1:]
 
 
+@pytest.mark.bench
 def test_spare_takes_over_from_one_that_is_dead_and_from_one_that_only_sleeps():
     taken = explored("the sink with a spare").taken
     assert taken.keys() == explored("the sink as built").taken.keys() - {("supervisor", "start", "")} | {
@@ -141,6 +145,7 @@ def reachable(stage):
     return seen
 
 
+@pytest.mark.bench
 def test_every_action_and_every_fault_is_taken_in_the_sink():
     requests = ("fence", "read marker", "row", "marker", "commit")
     taken = explored("the sink").taken
@@ -152,6 +157,7 @@ def test_every_action_and_every_fault_is_taken_in_the_sink():
     assert ("broker", "forget the marker", "") in explored("marker that expires").taken
 
 
+@pytest.mark.bench
 def test_every_action_and_every_fault_is_taken_in_the_other_models():
     """Two phases, whoever reads on, and the shared transaction: all that their programs and their luck are made of."""
     starts = {("supervisor", "start", "")}
@@ -170,14 +176,17 @@ def test_every_action_and_every_fault_is_taken_in_the_other_models():
     assert explored("shared transaction").taken.keys() == shared
 
 
+@pytest.mark.bench
 def test_sink_refuses_where_the_checkpoint_is_an_older_one():
     assert any(state.refused for state in reachable(MODELS["the sink, older checkpoint"]))
 
 
+@pytest.mark.bench
 def test_without_the_note_in_the_checkpoint_a_deleted_marker_doubles():
     assert explore(Stage("", SINK, luck=OLD_MARKER)).anomaly == "doubled"
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("name", "restarts_from", "anomaly"),
     [
@@ -195,6 +204,7 @@ def test_what_a_restart_without_a_checkpoint_does(name, restarts_from, anomaly):
     assert found.anomaly is None or "start anew" in {event.action for event in found.moves}
 
 
+@pytest.mark.bench
 def test_marker_that_is_a_write_of_its_own_can_come_too_late():
     without_transaction = Stage("", ("plan", "read marker", "rows", "marker", "note"), luck=())
     assert explore(without_transaction).anomaly == "doubled"
@@ -220,6 +230,7 @@ def test_each_property_is_looked_at(state, anomaly):
     assert kafka_stage("the sink").anomaly(state) == anomaly
 
 
+@pytest.mark.bench
 def test_checker_that_forgets_a_property_is_found_out():
     class Forgetful(Stage):
         def anomaly(self, state: State) -> str | None:
@@ -240,11 +251,13 @@ def test_program_that_is_none_is_one_clear_line(program, why):
         dataclasses.replace(kafka_stage("the sink"), program=program)
 
 
+@pytest.mark.bench
 def test_bounds_can_grow():
     three = dataclasses.replace(kafka_stage("at least once"), batches=3, rows=1)
     assert explore(three).anomaly == "doubled"
 
 
+@pytest.mark.bench
 def test_limit_is_said():
     found = explore(MODELS["the sink"], limit=500)
     assert (found.anomaly, found.complete) == (None, False)

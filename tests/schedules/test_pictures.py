@@ -61,6 +61,7 @@ def test_nothing_lies_outside_the_page(name):
         assert 12 <= int(each.attrib["y"]) <= height - 4
 
 
+@pytest.mark.bench
 def test_same_bytes_in_another_process():
     code = "from tests.schedules.test_pictures import PICTURES; print(*PICTURES.values(), sep='', end='')"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

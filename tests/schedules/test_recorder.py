@@ -82,6 +82,7 @@ def carried(action, request, batch=None, row=None, epoch=None, answer="", sees=N
     return Event(NET, action, batch, row, epoch, answer, request, D1, sees)
 
 
+@pytest.mark.long
 def test_transaction_that_commits_and_one_that_aborts(lane):
     producer = lane.fenced()
     lane.send(producer, 4, 0)
@@ -101,6 +102,7 @@ def test_transaction_that_commits_and_one_that_aborts(lane):
     ]
 
 
+@pytest.mark.long
 def test_without_transactions_there_are_no_epochs_and_each_record_is_seen_at_once(lane):
     lane.send(lane.producer(enable_idempotence=True), 0, 7, 8)
     assert lane.events == [
@@ -109,6 +111,7 @@ def test_without_transactions_there_are_no_epochs_and_each_record_is_seen_at_onc
     ]
 
 
+@pytest.mark.long
 def test_request_that_is_held_and_arrives_twice(lane):
     producer = lane.producer(enable_idempotence=False)
     held = lane.hold(Request.PRODUCE, cut_client=False)
@@ -125,6 +128,7 @@ def test_request_that_is_held_and_arrives_twice(lane):
     assert lane.visible() == (3, 3)
 
 
+@pytest.mark.long
 def test_request_that_is_lost_and_an_answer_that_is_lost(lane):
     producer = lane.producer(enable_idempotence=True)
     lane.send(producer, 0, 0)  # whose epoch is asked for first
@@ -143,6 +147,7 @@ def test_request_that_is_lost_and_an_answer_that_is_lost(lane):
     assert lane.visible() == (0, 1, 2)
 
 
+@pytest.mark.long
 def test_fence_of_an_open_transaction_takes_two_epochs_and_is_one_request(lane):
     first = lane.fenced()
     lane.send(first, 0, 0)
@@ -163,6 +168,7 @@ def test_fence_of_an_open_transaction_takes_two_epochs_and_is_one_request(lane):
     ]
 
 
+@pytest.mark.long
 def test_records_behind_an_open_transaction_are_not_seen_until_it_ends(lane):
     opened, plain = lane.fenced(), lane.producer(D2)
     lane.send(opened, 0, 0)
@@ -173,6 +179,7 @@ def test_records_behind_an_open_transaction_are_not_seen_until_it_ends(lane):
     assert lane.events[-1].sees == (0, 1)
 
 
+@pytest.mark.long
 def test_request_that_is_answered_when_its_driver_is_gone_is_delivered_by_the_network(lane):
     producer = lane.producer(enable_idempotence=False)
     late = lane.proxy.delay_next_response(Request.PRODUCE, 0.5, client_id=f"{D1} of {lane.name}")
@@ -188,6 +195,7 @@ def test_request_that_is_answered_when_its_driver_is_gone_is_delivered_by_the_ne
     ]
 
 
+@pytest.mark.long
 def test_several_requests_under_way_stand_where_they_were_sent(lane):
     producer = lane.producer(enable_idempotence=False, batch_num_messages=1)
     for row in range(3):
@@ -196,6 +204,7 @@ def test_several_requests_under_way_stand_where_they_were_sent(lane):
     assert lane.events == [Event(D1, "row", 0, n, None, "ok", sees=tuple(range(n + 1))) for n in range(3)]
 
 
+@pytest.mark.long
 def test_answers_lost_of_several_under_way_with_the_producers_numbers_and_what_kafka_knew(lane):
     P1, settings = "producer 1", {"batch_num_messages": 1, "socket_timeout_ms": 1000, "socket_max_fails": 1}
     lane.recorder = Recorder(lane.proxy, lane.topic, record_of=int, sequences=True)
@@ -215,6 +224,7 @@ def test_answers_lost_of_several_under_way_with_the_producers_numbers_and_what_k
     assert lane.visible() == (0, 1, 2)
 
 
+@pytest.mark.long
 def test_what_belongs_to_nobody_is_not_recorded(lane):
     other = create_topic(lane.servers, f"{lane.name}-other", partitions=1)
     producer = lane.producer()
@@ -225,6 +235,7 @@ def test_what_belongs_to_nobody_is_not_recorded(lane):
     assert lane.events == []
 
 
+@pytest.mark.long
 def test_record_without_a_number_is_said(lane):
     producer = lane.producer()
     producer.produce(lane.topic, "no number", partition=0)
@@ -288,6 +299,7 @@ class Copying:
         ip_count.start_query(records.selectExpr("value"), sink, self._checkpoint).awaitTermination()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_sink_whose_commit_is_held_and_arrives_in_the_middle_of_the_next_batch(spark, kafka, tmp_path):
     lane, held = Lane(*kafka), []

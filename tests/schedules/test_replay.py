@@ -15,6 +15,7 @@ from labs.schedules.replay.replay import Replayed, can_be_replayed, replay_on_ka
 from labs.schedules.schedule import HELD, Event, Schedule
 from tests.schedules.test_by_executors import STATES
 from tests.schedules.test_model import FOUND, kafka_stage
+from tests.tiers import in_tiers
 
 COUNTEREXAMPLES = [
     "at least once",
@@ -41,12 +42,13 @@ def kafka():
         yield started
 
 
-@pytest.mark.parametrize("name", COUNTEREXAMPLES)
+@pytest.mark.parametrize("name", in_tiers(COUNTEREXAMPLES, ["one epoch for all batches"]))
 def test_counterexample_happens_on_kafka_as_the_model_says(kafka, name):
     stage = MODELS[name]
     assert replay_on_kafka(explore(stage).schedule, stage, kafka).differences == []
 
 
+@pytest.mark.long
 def test_what_differs_is_one_line_a_step():
     found = explore(MODELS["transactions, no marker"]).schedule
     events = list(found.events)
@@ -69,6 +71,7 @@ def test_every_counterexample_is_replayed_where_there_is_a_program_for_it():
     assert {name for name in MODELS if not can_be_replayed(MODELS[name])} == STATES.keys()
 
 
+@pytest.mark.long
 def test_sink_survives_what_tears_the_one_that_keeps_its_epoch(kafka):
     schedule = explore(MODELS["one epoch for all batches"]).schedule
     fence = Event("driver 1", "fence", 1, answer="epoch 1")
@@ -79,6 +82,7 @@ def test_sink_survives_what_tears_the_one_that_keeps_its_epoch(kafka):
     assert replayed.differences == []
 
 
+@pytest.mark.long
 def test_frozen_driver_is_fenced_when_it_wakes_up(kafka):
     def whole_batch(driver, *, plan):
         yield Event(driver, "plan", 0, answer=plan)
@@ -96,12 +100,14 @@ def test_frozen_driver_is_fenced_when_it_wakes_up(kafka):
         assert player.visible() == (0, 1)
 
 
+@pytest.mark.long
 def test_replay_leaves_no_file_behind(kafka, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     replay_on_kafka(explore(MODELS["idempotent producer"]).schedule, MODELS["idempotent producer"], kafka)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_kafka_aborts_what_is_open_for_too_long(kafka):
     events = [Event("driver 1", "plan", 0)]
     events += [Event("driver 1", action, 0) for action in ("fence", "read marker", "row", "row", "marker")]
@@ -113,6 +119,7 @@ def test_kafka_aborts_what_is_open_for_too_long(kafka):
         assert player.visible() == (0, 1, 2, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("event", "why"),
     [

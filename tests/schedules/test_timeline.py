@@ -173,6 +173,7 @@ def test_marker_of_a_query_whose_checkpoint_is_gone_is_refused():
     assert in_the_end(switches, CRASH, place(0, "half")) == FINE
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("name", ["at least once", "idempotent producer", "transactions, no marker"])
 def test_what_goes_wrong_here_goes_wrong_in_the_model_that_tries_everything(name):
     found = {in_the_end(PRESETS[name], CRASH, n) != FINE for n in NUMBERS}
@@ -191,6 +192,7 @@ def test_data_fit_into_a_notebook():
     assert len(json.dumps(timeline_data())) < 100_000
 
 
+@pytest.mark.bench
 def test_same_data_in_another_process():
     code = "import json; from labs.schedules.timeline.data import timeline_data as d; print(json.dumps(d()))"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -18,6 +18,8 @@ from labs.schedules.timeline.switches import LABELS, PRESETS, Switches
 from labs.schedules.timeline.timeline import timeline
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
 
+pytestmark = pytest.mark.bench
+
 LAST = len(PLACES) - 1
 AFTER_COMMIT = next(n for n, each in enumerate(PLACES) if each.points[:1] == ("after_commit",) and each.batch == 1)
 # What stands on the page: where, what a reader sees then and in the end, why, and the steps.

@@ -69,6 +69,7 @@ def test_one_element_is_an_array_of_it():
     assert one(b"")[0].as_py() == b""
 
 
+@pytest.mark.bench
 def test_a_task_writes_rows_without_pandas():
     ran = subprocess.run([sys.executable, "-c", TASK], capture_output=True, text=True, timeout=120)
     assert ran.stdout.split() == ["700", "False"], ran.stderr

@@ -11,6 +11,8 @@ from exactly_once_kafka.command import main
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.patience import Patience
 
+pytestmark = pytest.mark.bench
+
 
 class Operator:
     """Runs `sink ACTION NAME` on a name of its own, and is told the exit code, the output and the errors."""

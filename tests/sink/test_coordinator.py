@@ -25,6 +25,8 @@ from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
 
+pytestmark = pytest.mark.long
+
 PARTITIONS, ROWS = 4, 100
 LAST_EPOCH = 32766  # that Kafka gives to a producer
 VALUES = [str(number).encode() for number in range(ROWS)]

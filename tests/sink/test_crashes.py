@@ -14,6 +14,8 @@ from labs.faults.supervisor import Supervisor
 from tests.sink.conftest import headers_of, numbers_in
 from tests.sink.mutants import NoMarker, SkipsWithoutDraining
 
+pytestmark = pytest.mark.bench
+
 BATCHES = range(3, 6)  # three batches that have results
 # Few rows, which the driver writes in either case. Executors: see test_executors.
 of_the_driver = pytest.mark.parametrize("writers", WRITERS, ids=["driver", "small batch"])

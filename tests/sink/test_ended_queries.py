@@ -34,6 +34,7 @@ def new_copy(spark, broker, numbers, tmp_path):
     return lambda: Copying(spark, broker.bootstrap_servers, numbers, tmp_path / uuid.uuid4().hex)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("writers", ["driver", "executors"])
 def test_sinks_whose_queries_have_ended_leave_no_threads(new_copy, sink_for, writers):
     kept = []
@@ -51,6 +52,7 @@ def test_sinks_whose_queries_have_ended_leave_no_threads(new_copy, sink_for, wri
     eventually(lambda: threads() <= before + 10, timeout=60)  # Spark may have begun some; four sinks have 28
 
 
+@pytest.mark.long
 def test_sink_that_has_rested_goes_on_where_it_was(copy, new_copy, sink_for, calls_of):
     rested = calls_of(MarkerStore, "rest")
     first, second = sink_for(), sink_for()
@@ -66,6 +68,7 @@ def failing():
     raise RuntimeError("amid the query")
 
 
+@pytest.mark.long
 def test_marker_store_that_is_dropped_is_gone_at_once(broker, topic):
     gc.collect()
     gc.disable()
@@ -81,6 +84,7 @@ def test_marker_store_that_is_dropped_is_gone_at_once(broker, topic):
         gc.enable()
 
 
+@pytest.mark.long
 def test_task_of_the_real_time_sink_leaves_nothing_behind(broker, topic):
     results, name = topic(), f"real-time-{uuid.uuid4().hex}"
     clients = Clients(name, results, f"{name}-marker", broker.bootstrap_servers, {})
@@ -100,6 +104,7 @@ def test_task_of_the_real_time_sink_leaves_nothing_behind(broker, topic):
     assert numbers_in(broker.bootstrap_servers, results) == [0, 1, 2, 3]
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("writers", ["driver", "executors"])
 def test_other_part_of_a_batch_is_refused_and_not_left_out_nor_after_a_restart(copy, sink_for, writers):
     sink = sink_for(writers=writers)
@@ -117,6 +122,7 @@ def test_other_part_of_a_batch_is_refused_and_not_left_out_nor_after_a_restart(c
     assert copy.published(sink) == [n for n in EVERY[:10] if n % 2 == 0]
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("groups", [("etl", "etl"), (LIKE_A_RUN, LIKE_A_RUN[::-1])])
 def test_other_part_of_a_batch_is_refused_though_its_job_group_is_somebody_elses(copy, sink_for, groups):
     sink = sink_for()
@@ -130,6 +136,7 @@ def test_other_part_of_a_batch_is_refused_though_its_job_group_is_somebody_elses
         copy(by_parts)
 
 
+@pytest.mark.bench
 def test_other_part_of_a_batch_is_refused_though_another_sink_has_the_name(copy, sink_for):
     sink = sink_for()
     twin = sink_for(to=sink.topic)
@@ -142,6 +149,7 @@ def test_other_part_of_a_batch_is_refused_though_another_sink_has_the_name(copy,
         copy(by_two)
 
 
+@pytest.mark.bench
 def test_the_same_rows_may_be_handed_over_again(copy, sink_for):
     sink = sink_for()
 
@@ -153,6 +161,7 @@ def test_the_same_rows_may_be_handed_over_again(copy, sink_for):
     assert copy.published(sink) == EVERY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", ["etl", LIKE_A_RUN])
 def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, sink_for, group):
     """Spark keeps the run's id there; the sink takes it for a run's id no longer, and asks who runs each time."""
@@ -173,6 +182,7 @@ def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, s
     assert not any(seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [TimeoutError, BatchFailed])
 def test_batch_that_failed_is_begun_as_if_nothing_were_known(copy, sink_for, monkeypatch, error):
     def too_slow(*_):

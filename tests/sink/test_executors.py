@@ -119,6 +119,7 @@ class At:
         self.point, self.batch, self.strike = point, batch, strike
 
 
+@pytest.mark.bench
 def test_batch_that_is_handed_over_twice_is_published_once_though_spark_computes_ahead(small):
     sink = small.sink()
 
@@ -130,6 +131,7 @@ def test_batch_that_is_handed_over_twice_is_published_once_though_spark_computes
     assert small.published() == ALL
 
 
+@pytest.mark.long
 def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_is_left_behind(small, calls_of):
     begun, sink = calls_of(KafkaBatches, "begin"), small.sink()
 
@@ -144,23 +146,27 @@ def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_i
     assert not [thread for thread in threading.enumerate() if thread.name == "rows-from-spark"]
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("point", FAULT_POINTS)
 def test_crash_at_any_point_neither_loses_nor_doubles(to_four, point):
     assert to_four.run(Fault(point, 1), Fault(point, 3)) == 2
     assert to_four.published() == ALL
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("point", ["mid_transaction", "after_commit"])
 def test_crash_of_a_small_batch_that_the_driver_writes(small, point):
     assert small.run(Fault(point, 1), Fault(point, 3)) == 2
     assert small.published() == ALL
 
 
+@pytest.mark.bench
 def test_mutant_without_marker_doubles(to_four):
     to_four.run(Fault("after_commit", 2), kind=NoMarker)
     assert len(to_four.published()) == len(ALL) + ROWS
 
 
+@pytest.mark.long
 def test_acknowledgements_of_rows_that_are_lost(copy, kafka):
     def lose():
         for _ in range(3):
@@ -170,6 +176,7 @@ def test_acknowledgements_of_rows_that_are_lost(copy, kafka):
     assert copy.published() == ALL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "strike",
     [
@@ -187,6 +194,7 @@ def test_network_that_loses_delays_and_cuts_fails_no_batch(to_four, kafka, point
     assert to_four.published() == ALL
 
 
+@pytest.mark.long
 def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
     older, newer = to_four.sink(), to_four.sink()
     fence = At("mid_transaction", 2, lambda: newer._new_epoch().take(Patience(30)))
@@ -196,6 +204,7 @@ def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
     assert to_four.published() == ALL
 
 
+@pytest.mark.long
 def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, calls_of):
     by_driver = calls_of(SharedTransaction, "_by_driver")
     small.run()
@@ -206,6 +215,7 @@ def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, 
     assert small.published() == to_four.published() == ALL
 
 
+@pytest.mark.long
 def test_small_batch_that_spark_fails_to_compute_is_not_published_in_part(spark, kafka):
     broken = "if(value = 777, raise_error('broken'), string(value % 50)) AS key"
     copy = Copy(spark, kafka[0].bootstrap_servers, 4, driver_rows=ROWS, columns=(broken,))
@@ -215,6 +225,7 @@ def test_small_batch_that_spark_fails_to_compute_is_not_published_in_part(spark,
     assert copy.published() == ALL[: 3 * ROWS]
 
 
+@pytest.mark.long
 def test_batches_of_few_but_large_rows_are_the_executors(small, calls_of, monkeypatch):
     by_executors = calls_of(SharedTransaction, "_by_executors")
     monkeypatch.setattr(next_batch, "IN_MEMORY", 1000)  # bytes
@@ -223,6 +234,7 @@ def test_batches_of_few_but_large_rows_are_the_executors(small, calls_of, monkey
     assert small.published() == ALL
 
 
+@pytest.mark.long
 def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
     sizes, send = [], Cluster.send
 
@@ -237,6 +249,7 @@ def test_rows_and_marker_of_a_small_batch_go_in_one_request(small, monkeypatch):
     assert sizes.count(4 + 1) >= BATCHES  # one more for each that Kafka put off
 
 
+@pytest.mark.long
 def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, monkeypatch):
     given, real = [], Coordinator.fence_once
 
@@ -250,6 +263,7 @@ def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, mon
     assert len(given) == 1
 
 
+@pytest.mark.bench
 def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, publish_rows, kafka):
     servers = kafka[0].bootstrap_servers
     one, two = (create_topic(servers, f"t-{uuid.uuid4().hex[:8]}", n) for n in (3, 1))
@@ -277,6 +291,7 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
     }
 
 
+@pytest.mark.bench
 def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_rows, kafka):
     servers = kafka[0].bootstrap_servers
     ours, sparks = (create_topic(servers, f"p-{uuid.uuid4().hex[:8]}", 5) for _ in range(2))
@@ -288,6 +303,7 @@ def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_row
     assert placed[0] == placed[1]
 
 
+@pytest.mark.long
 def test_rows_without_keys_are_spread_over_the_partitions(spark, publish_rows, kafka):
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"s-{uuid.uuid4().hex[:8]}", 3)
@@ -298,6 +314,7 @@ def test_rows_without_keys_are_spread_over_the_partitions(spark, publish_rows, k
     assert {m.partition() for m in found} == {0, 1, 2}
 
 
+@pytest.mark.bench
 def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(spark, publish_rows, kafka):
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"h-{uuid.uuid4().hex[:8]}", 3)
@@ -310,6 +327,7 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
     assert sum(totals.values()) == 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
@@ -333,6 +351,7 @@ def test_row_that_kafka_does_not_take_fails_the_batch_with_the_reason(spark, pub
     assert not read_committed(servers, "large")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("driver_rows", [0, 100], ids=["by executors", "by the driver"])
 def test_first_batch_that_takes_longer_to_compute_than_a_transaction_may_last_is_published(
     spark, publish_rows, kafka, driver_rows
@@ -346,6 +365,7 @@ def test_first_batch_that_takes_longer_to_compute_than_a_transaction_may_last_is
     assert sorted(m.value() or b"" for m in read_committed(servers, topic)) == [b"0", b"1"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [["string(value % 50) AS key"], []], ids=["keys", "no keys"])
 def test_partitions_that_are_added_on_the_way_are_written_to(spark, kafka, columns):
     """The driver has heard of them, the executors have not."""
@@ -364,6 +384,7 @@ def test_partitions_that_are_added_on_the_way_are_written_to(spark, kafka, colum
     assert {m.partition() for m in read_committed(copy.servers, copy.topic)} & {2, 3}
 
 
+@pytest.mark.long
 def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_them(spark, kafka, monkeypatch):
     monkeypatch.setattr(placing, "SLOWER", 1)  # for this Spark has two cores
     copy = Copy(spark, kafka[0].bootstrap_servers, 1, columns=[])
@@ -380,6 +401,7 @@ def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_th
     assert set(copy.published()) == {0, 1, 2}
 
 
+@pytest.mark.long
 def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
     name = f"nowhere-{uuid.uuid4().hex[:8]}"
     options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 5000}
@@ -389,6 +411,7 @@ def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
         )
 
 
+@pytest.mark.long
 def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to_four, kafka, caplog):
     def transaction_version(level, how="UPGRADE"):
         with admin(kafka[0].bootstrap_servers) as client:
@@ -411,6 +434,7 @@ def with_a_lock():
     return lambda _: ("token", 2e9) if lock else None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "option",
     [
@@ -437,6 +461,7 @@ def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to
     assert any(re.search("the driver writes, since .*executors", message) for message in caplog.messages)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", ["lz4", "zstd", "gzip", "SNAPPY"])
 def test_rows_are_compressed_and_no_batch_is_larger_than_the_topic_takes(spark, publish_rows, kafka, codec):
     servers = kafka[0].bootstrap_servers

@@ -17,6 +17,8 @@ from tests.sink.conftest import headers_of
 from tests.sink.random_rows import NOW_MS, PRODUCER, Headers, Row, arrow, random_rows
 from tests.sink.test_record_batch_in_kafka import each_of
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = 3
 SCHEMA = "key binary, value binary, headers array<struct<key: string, value: binary>>"
 LARGEST = 1_048_588  # bytes of a record batch that a topic takes, unless max.message.bytes is set

@@ -18,6 +18,7 @@ from tests.sink.cluster_driver import COPY, OVER, ClusterDriver
 from tests.sink.test_executors_on_a_cluster import AGAIN, Trial
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         sys.platform != "linux", reason="127.0.0.2 is an address of every Linux, and of no other system"

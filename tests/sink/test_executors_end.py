@@ -14,6 +14,8 @@ from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.patience import Patience
 from labs.equipment.eventually import eventually
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import gc, logging, sys, tempfile

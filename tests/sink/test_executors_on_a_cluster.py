@@ -32,7 +32,7 @@ from tests.sink.mutants import (
     TasksRunAgain,
 )
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 AGAIN = "ran a task of the batch again"
 FENCED = {"InvalidProducerEpochError"}
 

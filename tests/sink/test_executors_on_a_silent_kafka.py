@@ -16,7 +16,7 @@ from tests.sink.halfway import Halfway
 
 CORES = 2
 SETTINGS = {"broker.session.timeout.ms": "9000"}  # Kafka's own: one that wakes up has no leader for a moment
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

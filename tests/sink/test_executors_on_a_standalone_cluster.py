@@ -12,7 +12,7 @@ from labs.faults.proxy import proxied_broker
 from tests.sink.cluster_driver import EXECUTORS, ClusterDriver, writers_of
 from tests.sink.test_executors_on_a_cluster import AGAIN, Trial
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.sink.test_three_brokers import in_sync
 NODES = PARTITIONS = TASKS = 3
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}  # a dead one is noticed soon
 PREFERRED = 0  # election: of the first replica of each partition
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

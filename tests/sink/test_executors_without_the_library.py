@@ -51,6 +51,7 @@ def tried(calls_of):
     return calls_of(SharedTransaction, "_by_executors")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [[], ["string(value % 50) AS key"]], ids=["no keys", "keys, for which rows move"])
 def test_driver_writes_what_executors_without_the_library_cannot(folder, spark, broker, tried, caplog, columns):
     copy = Copy(spark, broker.bootstrap_servers, 2, columns=columns)
@@ -61,6 +62,7 @@ def test_driver_writes_what_executors_without_the_library_cannot(folder, spark, 
     assert any(said in message for message in caplog.messages)
 
 
+@pytest.mark.long
 def test_what_one_executor_could_write_is_written_anew(folder, spark, broker, tried):
     copy = Copy(spark, broker.bootstrap_servers, 2, columns=[])
     (folder / "able").touch()
@@ -74,6 +76,7 @@ def test_what_one_executor_could_write_is_written_anew(folder, spark, broker, tr
     assert len(tried) == 1
 
 
+@pytest.mark.long
 def test_driver_writes_where_executors_have_no_python(spark, broker, tried, caplog, monkeypatch):
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
     copy = Copy(spark, broker.bootstrap_servers, 2, columns=[])
@@ -84,6 +87,7 @@ def test_driver_writes_where_executors_have_no_python(spark, broker, tried, capl
     assert any(said in message for message in caplog.messages)  # not .text: once PySpark logs, that is JSON
 
 
+@pytest.mark.long
 def test_driver_writes_where_executors_lack_a_file_of_the_connection(spark, broker, tried, caplog):
     copy = Copy(spark, broker.bootstrap_servers, 2, columns=[])
     sink = copy.sink()

@@ -19,7 +19,7 @@ FORGETFUL = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
 }
 ALL = list(range(30))
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

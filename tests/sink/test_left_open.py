@@ -47,7 +47,7 @@ from tests.sink.test_executors_on_three_brokers import SETTINGS, leaders
 PARTITIONS, ROWS = 3, 30
 FATES = pytest.mark.parametrize("committed", [True, False], ids=["committed", "aborted"])
 NOBODY = -1
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from tests.sink.conftest import numbers_in
 ROUNDS = 3  # without the fencing in labs/equipment/node.py about one in six loses its commit; `make soak` has more
 
 
+@pytest.mark.long
 def test_commit_acknowledged_just_before_the_broker_is_killed_is_kept():
     with Broker() as broker:
         servers = broker.bootstrap_servers
@@ -51,6 +52,7 @@ def is_without_controller(servers: str) -> bool:
     return AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).controller_id == -1
 
 
+@pytest.mark.long
 def test_question_that_librdkafka_loses_since_kafka_knows_of_no_broker_is_asked_again():
     out_of_step = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "3000"}  # often let in anew
     with Broker(settings=out_of_step) as broker:
@@ -62,6 +64,7 @@ def test_question_that_librdkafka_loses_since_kafka_knows_of_no_broker_is_asked_
             assert store.topic.id(Patience(30)) == made
 
 
+@pytest.mark.long
 def test_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(broker, topic, monkeypatch):
     store = MarkerStore("early", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
     describe, asked = AdminClient.describe_configs, []
@@ -78,6 +81,7 @@ def test_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(broker, topic, m
     assert len(asked) == 3
 
 
+@pytest.mark.long
 def test_leader_is_asked_for_the_end_before_what_it_shows_is_taken_for_all(monkeypatch):
     """One that has just become it may show less than was committed, but does not give an end then (KIP-207)."""
     with proxied_broker() as (broker, proxy), ThreadPoolExecutor(1) as beside:
@@ -95,11 +99,13 @@ def test_leader_is_asked_for_the_end_before_what_it_shows_is_taken_for_all(monke
         assert reading.result() == marker
 
 
+@pytest.mark.long
 def test_marker_that_was_never_written_is_none(broker, topic):
     store = MarkerStore("nobody", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
     assert store.read(Patience(30)) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("writers", "driver_rows"), [("driver", 0), ("executors", 0), ("executors", 100)], ids=[*WRITERS, "small batch"]
 )
@@ -118,6 +124,7 @@ def test_marker_is_written_behind_rows_that_go_to_its_own_partition(
     assert (sorted(keys), last) == ([*map(str, range(count))], sink.name)
 
 
+@pytest.mark.long
 def test_refusal_of_yesterday_is_none_of_today(broker, topic, monkeypatch):
     store = MarkerStore("sink", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
     for code in (KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN):

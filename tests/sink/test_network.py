@@ -34,7 +34,7 @@ from labs.pipeline.query import ip_count
 from tests.sink.mutants import MarkerBeforeEpoch, OneProducer
 
 RECORDS_PER_BATCH = 80
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @dataclass

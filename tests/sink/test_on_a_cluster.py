@@ -15,6 +15,8 @@ from labs.evidence.readers.results import read_results
 from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess
 
+pytestmark = pytest.mark.long
+
 CRASH = Fault("after_commit", 4, "kill")
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"  # Spark's own imitation: master and workers in the driver's JVM
 

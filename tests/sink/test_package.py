@@ -47,6 +47,7 @@ def test_name_that_is_not_there():
         exactly_once_kafka.Sink  # noqa: B018
 
 
+@pytest.mark.bench
 def test_fault_points_cost_no_pyspark():
     code = "import sys, exactly_once_kafka.points; print('pyspark' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -71,6 +72,7 @@ def test_version_is_the_packages_and_the_changelogs():
     assert f"## [{current}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(("writers", "needed"), [("driver", {"kafka"}), ("executors", {"kafka", "urllib.request"})])
 def test_sink_loads_nothing_that_it_does_not_need(writers, needed):
     foreign = {"labs", "pandas", "kafka", "matplotlib", "IPython", "sqlalchemy", "rich", "psutil", "urllib.request"}
@@ -97,6 +99,7 @@ def empty_environment(tmp_path_factory) -> Path:
     return python
 
 
+@pytest.mark.long
 def test_installing_it_brings_only_what_it_needs(empty_environment):
     listed = subprocess.run(
         [UV, "pip", "freeze", "--python", empty_environment], check=True, capture_output=True, text=True
@@ -145,6 +148,7 @@ class Example:
         return True
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_readmes_example_killed_and_started_again_with_executors_publishes_each_number_once(
     empty_environment, broker, topic, tmp_path

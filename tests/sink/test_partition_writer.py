@@ -36,6 +36,7 @@ def transaction(broker, topic):
     coordinator.end(producer, False, Patience(60))
 
 
+@pytest.mark.long
 def test_rows_that_took_long_to_compute_are_not_taken_for_a_silent_kafka(transaction):
     coordinator, producer = transaction
     coordinator.partitions(coordinator.marker_topic, Patience(60))
@@ -46,6 +47,7 @@ def test_rows_that_took_long_to_compute_are_not_taken_for_a_silent_kafka(transac
     assert writer.acknowledged == 1
 
 
+@pytest.mark.long
 def test_an_answer_that_came_while_something_else_was_waited_for_is_taken_at_once(transaction):
     coordinator, producer = transaction
     writer = coordinator.marking(coordinator.encoded(Marker(0, "query", "{}"), producer, 0), Patience(60))

@@ -40,6 +40,7 @@ def murmur2_of_java(spark, keys: list[bytes]) -> np.ndarray:
     return rows.select(Column(expressions.column(call)).alias("hash")).toArrow()["hash"].to_numpy()
 
 
+@pytest.mark.long
 def test_java_chooses_the_same_partition_for_a_hundred_thousand_keys(spark):
     keys = random_keys(100_000)
     of_java = murmur2_of_java(spark, keys)

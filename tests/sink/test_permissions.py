@@ -32,6 +32,8 @@ from labs.pipeline.query.query_failure import why
 from tests.sink.conftest import run_task, wrote
 from tests.sink.test_tokens import Provider, unsigned
 
+pytestmark = pytest.mark.long
+
 ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one-machine.md has it
     "write": (ResourceType.TOPIC, "results", AclOperation.WRITE),
     "marker": (ResourceType.TOPIC, "{user}-marker", AclOperation.ALL),

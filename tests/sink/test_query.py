@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from exactly_once_kafka.query import RunningQuery
+
+pytestmark = pytest.mark.bench
 
 
 def test_plans_from_the_file_and_from_the_log_are_alike(copy, tmp_path):

@@ -31,6 +31,8 @@ from tests.sink import mutants_real_time
 from tests.sink.conftest import numbers_in
 from tests.sink.mutants_real_time import MarkerOfEpochs, MarkerOfOffsets, NoMarker
 
+pytestmark = pytest.mark.long
+
 # Spark's workers do not have the tests on their path.
 cloudpickle.register_pickle_by_value(mutants_real_time)
 

@@ -14,6 +14,8 @@ from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_o
 from exactly_once_kafka.real_time.task import Task
 from tests.sink.conftest import numbers_in
 
+pytestmark = pytest.mark.long
+
 TIMEOUT = 60  # seconds, of a transaction: how long a dead one is open
 SOON = 20  # seconds: long before that
 

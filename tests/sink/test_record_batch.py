@@ -35,18 +35,21 @@ def of_kafka_python(rows: list[Row]) -> bytes:
     return bytes(builder.build())
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("seed", range(5))
 def test_bytes_are_those_of_kafka_python(seed):
     rows = random_rows(seed, 300)
     assert encode(arrow(rows), PRODUCER, SEQUENCE, NOW_MS) == of_kafka_python(rows)
 
 
+@pytest.mark.bench
 def test_tags_are_headers_behind_the_rows_own():
     rows = random_rows(5, 300)
     batch = encode(arrow(rows), PRODUCER, SEQUENCE, NOW_MS, tags=TAGS, tags_of_last=OF_LAST)
     assert batch == of_kafka_python(tagged(rows, TAGS, OF_LAST))
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("count", [1, 2, 300])
 def test_tags_where_rows_have_no_headers(count):
     rows = [Row(b"k", b"v")] * count
@@ -54,6 +57,7 @@ def test_tags_where_rows_have_no_headers(count):
     assert batch == of_kafka_python(tagged(rows, TAGS, OF_LAST))
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("column", [pyarrow.binary(), pyarrow.large_binary(), pyarrow.string()])
 @pytest.mark.parametrize("count", [1, FEW, FEW + 1])
 def test_few_rows_are_the_same_bytes_as_many(count, column):
@@ -70,6 +74,7 @@ def test_a_tag_without_a_value():
     assert read(batch) == [Row(b"k", None, [("größe", None)])]
 
 
+@pytest.mark.bench
 def test_lengths_of_more_than_a_mebibyte():
     rows = [Row(b"a", bytes((1 << 20) + i), [("x", bytes((1 << 20) - 1 - i))]) for i in range(2)]
     assert encode(arrow(rows), PRODUCER, SEQUENCE, NOW_MS) == of_kafka_python(rows)

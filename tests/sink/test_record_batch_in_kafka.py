@@ -49,6 +49,7 @@ def read_by_java(spark, batch: bytes) -> tuple[Any, list[Row]]:
     return decoded, rows
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("codec", CODECS)
 def test_java_reads_the_rows(spark, codec):
     rows = [*random_rows(9, 30), DOES_NOT_COMPRESS, Row(b"does", bytes(200_000))]
@@ -65,6 +66,7 @@ def test_java_reads_the_rows(spark, codec):
     assert saved == 0 if codec == "none" else saved > 190_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "snappy"])
 def test_one_record_that_is_next_to_nothing_is_compressed_too(spark, codec):
     _, found = read_by_java(spark, encode(arrow([Row()]), PRODUCER, 0, NOW_MS, compression=codec))
@@ -106,6 +108,7 @@ class Transaction:
         return ProducerId(answer.producer_id, answer.producer_epoch)
 
 
+@pytest.mark.long
 def test_a_broker_takes_batches_of_every_codec_in_one_transaction(broker, topic):
     into, now_ms, sequence = topic(), int(time.time() * 1000), 0
     transaction, expected = Transaction(broker.bootstrap_servers, into), []

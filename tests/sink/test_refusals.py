@@ -70,6 +70,7 @@ def lose_batch_one(copy, sink, how):
         lose(copy, "offsets/1")  # by an operator, since Spark does not start with an empty one
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("how", ["a copy from before batch 1 is restored", "a power cut empties offsets/1"])
 def test_checkpoint_that_lost_a_batch_is_refused_where_another_is_planned_instead(copy, sink_for, how):
     sink = sink_for()
@@ -79,6 +80,7 @@ def test_checkpoint_that_lost_a_batch_is_refused_where_another_is_planned_instea
     assert copy.published(sink) == ALL[:20]
 
 
+@pytest.mark.long
 def test_marker_that_is_not_decided_yet_is_waited_for_before_a_batch_is_refused(copy, sink_for, monkeypatch):
     """As when Kafka died right after it answered a commit, and is back before it has written what ends it."""
     sink = sink_for()
@@ -92,6 +94,7 @@ def test_marker_that_is_not_decided_yet_is_waited_for_before_a_batch_is_refused(
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.bench
 def test_checkpoint_that_lost_its_last_batch_goes_on_where_the_same_is_planned_again(copy, sink_for):
     sink = sink_for()
     lose_batch_one(copy, sink, "a power cut empties offsets/1")
@@ -99,6 +102,7 @@ def test_checkpoint_that_lost_its_last_batch_goes_on_where_the_same_is_planned_a
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.bench
 def test_mutant_that_knows_a_batch_by_its_number_alone_loses_rows(copy, sink_for):
     sink = sink_for(NoPlan)
     lose_batch_one(copy, sink, "a power cut empties offsets/1")
@@ -106,6 +110,7 @@ def test_mutant_that_knows_a_batch_by_its_number_alone_loses_rows(copy, sink_for
     assert len(copy.published(sink)) < len(ALL)
 
 
+@pytest.mark.bench
 def test_batch_without_a_query_is_refused(copy, sink_for):
     """As with PYSPARK_PIN_THREAD=false, or in a thread of one's own: Spark's local properties do not arrive."""
     sink = sink_for()
@@ -114,6 +119,7 @@ def test_batch_without_a_query_is_refused(copy, sink_for):
     assert copy.published(sink) == []
 
 
+@pytest.mark.bench
 def test_deleted_checkpoint_is_refused(copy, sink_for):
     sink = sink_for()
     copy(sink)
@@ -123,6 +129,7 @@ def test_deleted_checkpoint_is_refused(copy, sink_for):
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.bench
 def test_checkpoint_rolled_back_two_batches_is_refused(copy, sink_for):
     sink = sink_for()
     copy(sink)
@@ -132,6 +139,7 @@ def test_checkpoint_rolled_back_two_batches_is_refused(copy, sink_for):
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("batch", [0, 1])
 def test_deleted_marker_topic_is_refused(copy, sink_for, admin, batch, again):
@@ -145,6 +153,7 @@ def test_deleted_marker_topic_is_refused(copy, sink_for, admin, batch, again):
     assert copy.published(sink) == ALL[: 10 * batch + 10]
 
 
+@pytest.mark.long
 def test_crash_before_anything_was_committed_goes_on(copy, sink_for):
     sink = sink_for()
     crash(copy, sink, "before_commit", 0)
@@ -152,6 +161,7 @@ def test_crash_before_anything_was_committed_goes_on(copy, sink_for):
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.long
 def test_topic_that_would_forget_the_marker_is_refused(copy, sink_for):
     sink = sink_for(marker_topic=create_topic(copy.servers, "forgetful", 1))
     with refused("cleanup.policy=delete"):
@@ -165,6 +175,7 @@ def set_old_marker(admin, sink, batch, query):
     admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(sink.name, [partition])])[sink.name].result(10)
 
 
+@pytest.mark.long
 def test_old_marker_of_the_batch_before_goes_on_and_may_then_expire(copy, sink_for, admin):
     sink = sink_for()
     crash(copy, sink, "before_write", 1)
@@ -176,6 +187,7 @@ def test_old_marker_of_the_batch_before_goes_on_and_may_then_expire(copy, sink_f
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.long
 def test_old_marker_of_the_same_batch_is_refused_until_an_operator_decides(copy, sink_for, admin, broker):
     sink = sink_for()
     crash(copy, sink, "after_commit", 1)
@@ -189,6 +201,7 @@ def test_old_marker_of_the_same_batch_is_refused_until_an_operator_decides(copy,
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.long
 def test_adopted_batch_counts_as_done_without_its_plan(copy, sink_for, admin, broker):
     sink = sink_for()
     crash(copy, sink, "after_commit", 1)
@@ -201,6 +214,7 @@ def test_adopted_batch_counts_as_done_without_its_plan(copy, sink_for, admin, br
     assert copy.published(sink) == ALL
 
 
+@pytest.mark.long
 def test_second_query_of_the_same_name_is_refused_and_the_first_goes_on(copy, sink_for, spark, tmp_path):
     sink, refusals = sink_for(), []
 
@@ -229,6 +243,7 @@ class OfAnotherDriver(ExactlyOnceKafkaSink):
         return False
 
 
+@pytest.mark.long
 def test_zombie_that_finds_its_batch_done_does_not_fence_the_living(copy, sink_for, spark):
     zombie = sink_for(OfAnotherDriver)
     crash(copy, zombie, "before_checkpoint", 0)
@@ -247,6 +262,7 @@ def test_zombie_that_finds_its_batch_done_does_not_fence_the_living(copy, sink_f
     assert copy.published(living) == ALL
 
 
+@pytest.mark.long
 def test_reader_of_a_shared_marker_topic_waits_for_what_others_have_open(copy, sink_for):
     shared = create_topic(copy.servers, "shared-markers", 1, cleanup_policy="compact")
     one, two = sink_for(marker_topic=shared), sink_for(marker_topic=shared, writers="driver")

@@ -31,6 +31,8 @@ from labs.pipeline.query.query_failure import why
 from tests.sink.cluster_driver import EXECUTORS, ClusterDriver, Order, expected, writers_of
 from tests.sink.conftest import wrote
 
+pytestmark = pytest.mark.long
+
 USERS = 'required username="broker" password="b" user_broker="b" user_sink="open sesame";'
 SETTINGS = {
     "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",

@@ -21,6 +21,8 @@ from exactly_once_kafka.send import send_rows
 from labs.equipment.eventually import eventually
 from labs.evidence.readers.results import read_committed
 
+pytestmark = pytest.mark.long
+
 HEADERS = "array<struct<key: string, value: binary>>"
 
 

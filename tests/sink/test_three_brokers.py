@@ -17,6 +17,8 @@ from labs.faults.chaos.journal import Journal
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
 
+pytestmark = pytest.mark.long
+
 RATE = 500  # records per second; event time runs five times as fast, so that a window is complete every second
 
 

@@ -35,6 +35,7 @@ def soups(site):
     return {path: BeautifulSoup(path.read_text(), "html.parser") for path in site.rglob("*.html")}
 
 
+@pytest.mark.bench
 def test_every_lesson_and_page_is_there(site):
     pages = find_pages(ROOT)
     assert len(pages) > 20
@@ -42,6 +43,7 @@ def test_every_lesson_and_page_is_there(site):
     assert all((site / page.target).exists() for page in pages)
 
 
+@pytest.mark.bench
 def test_every_link_and_anchor_leads_somewhere(soups):
     dead = []
     for path, soup in soups.items():
@@ -57,6 +59,7 @@ def test_every_link_and_anchor_leads_somewhere(soups):
     assert dead == []
 
 
+@pytest.mark.bench
 def test_it_asks_no_other_host_for_anything(site, soups):
     asked = []
     for path, soup in soups.items():
@@ -69,6 +72,7 @@ def test_it_asks_no_other_host_for_anything(site, soups):
     assert not re.search(r"fetch\(|XMLHttpRequest|import\(", (site / "site.js").read_text())
 
 
+@pytest.mark.bench
 def test_every_picture_has_a_text_alternative(soups):
     images = [(path.name, image) for path, soup in soups.items() for image in soup.select("img")]
     assert len(images) > 10
@@ -88,6 +92,7 @@ def test_links_lead_on_and_files_that_are_not_on_the_site_are_text():
     assert targets[PurePosixPath("README.md")] == PurePosixPath("index.html")
 
 
+@pytest.mark.long
 def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(ValueError, match="is no site of the lab's: nothing was written"):
@@ -101,6 +106,7 @@ def test_a_lesson_without_questions_stays_as_it_is():
     assert cell["outputs"] == []
 
 
+@pytest.mark.long
 def test_the_picture_of_a_timeline_becomes_live_where_there_is_one(browser, tmp_path):
     html = timeline("the sink")._repr_mimebundle_()[0]["text/html"]
     shown = nbformat.v4.new_output("execute_result", {"text/html": html})
@@ -121,6 +127,7 @@ def open_page(browser, site: Path, page: str):
     return browser
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_can_be_read_by_everybody_and_complain_of_nothing(browser, site, scheme):
     set_scheme(browser, scheme)
@@ -130,6 +137,7 @@ def test_pages_can_be_read_by_everybody_and_complain_of_nothing(browser, site, s
         assert complaints(browser) == [], page
 
 
+@pytest.mark.long
 def test_a_recorded_session_of_the_room_plays_to_its_end(browser, site):
     open_page(browser, site, "docs/operations-room.html")
     assert len(browser.find_elements(By.CSS_SELECTOR, ".eo-room .eo-play")) == 2
@@ -147,6 +155,7 @@ def test_a_recorded_session_of_the_room_plays_to_its_end(browser, site):
     assert (findings_of_axe(browser), complaints(browser)) == ([], [])
 
 
+@pytest.mark.long
 def test_a_page_that_plays_a_recording_that_is_not_there_is_refused(tmp_path):
     still = """<img data-room='{"recording": "lost"}' src="data:," alt="a room, and what was struck in it">"""
     (tmp_path / "README.md").write_text(f"# The lab\n\n{still}\n")
@@ -154,6 +163,7 @@ def test_a_page_that_plays_a_recording_that_is_not_there_is_refused(tmp_path):
         build(tmp_path / "site", tmp_path)
 
 
+@pytest.mark.long
 def test_a_search_by_keyboard_finds_a_term_and_leads_to_it(browser, site):
     open_page(browser, site, LESSON)
     browser.find_element(By.TAG_NAME, "body").send_keys("/")
@@ -170,6 +180,7 @@ def test_a_search_by_keyboard_finds_a_term_and_leads_to_it(browser, site):
     wait_for(browser, "return document.getElementById('found').textContent.includes('Nothing is said of')")
 
 
+@pytest.mark.long
 def test_a_prediction_is_noted_and_answered_where_the_lesson_compares_it(browser, site):
     open_page(browser, site, LESSON)
     question = browser.find_element(By.CSS_SELECTOR, "fieldset.question")
@@ -182,6 +193,7 @@ def test_a_prediction_is_noted_and_answered_where_the_lesson_compares_it(browser
     assert compared.text == "You said 24, and so it is."
 
 
+@pytest.mark.long
 def test_an_exit_ticket_is_marked_at_once(browser, site):
     open_page(browser, site, LESSON)
     question = browser.find_element(By.CSS_SELECTOR, "fieldset.question[data-number='02-t0']")

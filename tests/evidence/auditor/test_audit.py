@@ -610,6 +610,7 @@ def test_every_expected_result_and_every_record_is_accounted_for_once(seed):
     assert judged.valid == (copies == {(window, ip, count): 1 for (window, ip), count in expected.items()})
 
 
+@pytest.mark.bench
 def test_the_auditor_needs_only_the_standard_library():
     program = """
 import sys

@@ -85,6 +85,7 @@ def last_committed(checkpoint: Path) -> int:
     return batch.batch_id
 
 
+@pytest.mark.long
 def test_a_crashed_query_has_its_last_batch_in_flight(crashed):
     directory, query_id = crashed
     checkpoint = read_checkpoint(directory)
@@ -97,6 +98,7 @@ def test_a_crashed_query_has_its_last_batch_in_flight(crashed):
     assert checkpoint.summary == "Batch 3 is planned and not committed: a restart runs it again"
 
 
+@pytest.mark.long
 def test_each_batch_begins_where_the_one_before_it_ended(crashed, source):
     batches = read_checkpoint(crashed[0]).batches
     assert batches[0].start == {(source, 0): 0, (source, 1): 0}
@@ -107,6 +109,7 @@ def test_each_batch_begins_where_the_one_before_it_ended(crashed, source):
     assert all(58 <= number <= 60 for number in records)
 
 
+@pytest.mark.long
 def test_watermark_and_times_are_those_of_the_offset_log(crashed):
     batches = read_checkpoint(crashed[0]).batches
     assert [batch.watermark_ms for batch in batches[1:]] == [batch.next_watermark_ms for batch in batches[:3]]
@@ -120,6 +123,7 @@ def test_watermark_and_times_are_those_of_the_offset_log(crashed):
     assert abs(datetime.now(UTC).timestamp() - planned[0] / 1000) < 600
 
 
+@pytest.mark.long
 def test_a_batch_leaves_one_version_of_the_state_per_partition(crashed):
     checkpoint = read_checkpoint(crashed[0])
     assert checkpoint.partitions == {0: 2}
@@ -130,6 +134,7 @@ def test_a_batch_leaves_one_version_of_the_state_per_partition(crashed):
     }
 
 
+@pytest.mark.long
 def test_the_table_has_a_row_per_batch(crashed):
     table = read_checkpoint(crashed[0]).table()
     assert list(table.index) == [0, 1, 2, 3]
@@ -142,6 +147,7 @@ def test_the_table_has_a_row_per_batch(crashed):
     assert "a restart runs it again" in html
 
 
+@pytest.mark.long
 def test_a_query_that_starts_elsewhere_shows_where(start, source, tmp_path):
     offsets = json.dumps({source: {"0": 20, "1": 30}})
     start(tmp_path / "checkpoint", starting=offsets, records_per_batch=None).awaitTermination()
@@ -151,6 +157,7 @@ def test_a_query_that_starts_elsewhere_shows_where(start, source, tmp_path):
     assert (last.start, last.offsets, ranges(last)) == (first.end, 0, "")
 
 
+@pytest.mark.long
 def test_files_that_spark_left_half_written_are_ignored(copy, crashed):
     (copy / "offsets" / ".4.2b1c.tmp").write_text("v1\n{")
     (copy / "commits" / ".3.2b1c.tmp").write_text("")
@@ -170,6 +177,7 @@ def test_html_shows_the_content_of_a_file_and_does_not_run_it(tmp_path):
     assert "&lt;img" in html
 
 
+@pytest.mark.long
 def test_a_job_that_reads_its_checkpoint_loads_only_the_standard_library_for_it():
     program = """
 import sys
@@ -196,6 +204,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_that_stops_spark_is_named(copy, start, damage):
     do, named = DAMAGES[damage]
@@ -210,6 +219,7 @@ def test_damage_that_stops_spark_is_named(copy, start, damage):
         start(copy).awaitTermination()
 
 
+@pytest.mark.long
 def test_damage_that_spark_does_not_meet_is_named_as_such(copy, start):
     cut(copy / "offsets" / "0", 0)
     cut(copy / "commits" / "0", 9)
@@ -227,6 +237,7 @@ def test_damage_that_spark_does_not_meet_is_named_as_such(copy, start):
     assert last_committed(copy) > IN_FLIGHT
 
 
+@pytest.mark.long
 def test_a_commit_that_names_no_watermark_is_one_to_spark_too(copy, start):
     put(copy / "commits" / "2", "v1")
     assert read_checkpoint(copy).damage == ()
@@ -234,6 +245,7 @@ def test_a_commit_that_names_no_watermark_is_one_to_spark_too(copy, start):
     start(copy).awaitTermination()
 
 
+@pytest.mark.long
 def test_a_restart_forgets_the_empty_batch_that_it_owes(broker, topic, start, tmp_path):
     """A crash after the last records' commit and before the plan of the empty batch that publishes their windows."""
     name, checkpoint = topic(), tmp_path / "checkpoint"
@@ -259,6 +271,7 @@ def test_a_restart_forgets_the_empty_batch_that_it_owes(broker, topic, start, tm
     assert run() == {1: 8}
 
 
+@pytest.mark.long
 def test_the_second_version_of_the_offset_log_is_read(spark, start, source, tmp_path):
     spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
     try:

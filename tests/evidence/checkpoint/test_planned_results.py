@@ -107,6 +107,7 @@ def runs(spark, broker, tmp_path_factory):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_batch_publishes_what_was_predicted(runs, seed):
     run = runs[seed]
@@ -117,6 +118,7 @@ def test_each_batch_publishes_what_was_predicted(runs, seed):
     assert run.prediction.malformed == 4 * len(MALFORMED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_the_counts_lack_was_predicted_to_be_late(runs, seed):
     run = runs[seed]
@@ -127,6 +129,7 @@ def test_what_the_counts_lack_was_predicted_to_be_late(runs, seed):
     assert run.prediction.dropped.total() > 20
 
 
+@pytest.mark.long
 def test_a_replay_doubles_what_was_predicted_for_the_batch_in_flight(runs):
     run = runs[CRASHED_SEED]
     assert run.predicted_at_crash.in_flight == CRASHED_BATCH
@@ -138,6 +141,7 @@ def test_a_replay_doubles_what_was_predicted_for_the_batch_in_flight(runs):
     assert max(seen.values()) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_batch_runs_with_the_latest_time_of_the_batches_before_it_less_the_allowed_lateness(runs, seed):
     run = runs[seed]
@@ -153,6 +157,7 @@ def test_a_batch_runs_with_the_latest_time_of_the_batches_before_it_less_the_all
     assert [batch.next_watermark_ms for batch in batches[:-1]] == [batch.watermark_ms for batch in batches[1:]]
 
 
+@pytest.mark.long
 def test_the_boundaries_are_those_of_spark(spark, broker, tmp_path):
     """One record per batch, each on one side of a boundary: `end <= watermark` both to emit and to drop."""
     run = Run(spark, broker, tmp_path / "checkpoint", 1, 1)
@@ -170,6 +175,7 @@ def test_the_boundaries_are_those_of_spark(spark, broker, tmp_path):
     assert prediction.pending == {later: 1}
 
 
+@pytest.mark.long
 def test_records_are_parsed_as_the_query_parses_them(spark):
     ends = ["", "\n", "\r", "\r\n", "\n\n", "\x0b", " ", "\u2028"]
     times = ["0", "00017", "99999999999999", "100000000000000", "-5", "+5", " 5", "5.0", "", "٣"]

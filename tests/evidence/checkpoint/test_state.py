@@ -11,6 +11,8 @@ from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import replay
 from labs.pipeline.query import ip_count
 
+pytestmark = pytest.mark.long
+
 IN_FLIGHT = 4
 
 

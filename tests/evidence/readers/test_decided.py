@@ -16,6 +16,8 @@ from labs.evidence.readers.results import read_results, read_visible
 from labs.evidence.readers.watcher import Watcher
 from labs.runs import chaos_audit
 
+pytestmark = pytest.mark.bench
+
 EXPECTED = {(0, f"10.0.0.{n}"): 1 for n in range(5)}
 
 

@@ -9,6 +9,8 @@ from labs.equipment.topics import admin
 from labs.evidence.readers.consumer_groups import GroupUnknown, describe_group
 from labs.evidence.readers.in_batches import in_batches
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def ten_records(broker, topic):

@@ -13,6 +13,8 @@ from labs.pipeline.records import result_value
 from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.prepared import PreparingProducer
 
+pytestmark = pytest.mark.long
+
 
 def test_an_open_transaction_is_waited_for_and_its_end_is_told(broker):
     servers, name = broker.bootstrap_servers, f"ends-{uuid.uuid4().hex[:8]}"

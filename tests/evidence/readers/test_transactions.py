@@ -111,6 +111,7 @@ def log(broker, scene) -> list[LogEntry]:
 # Transactions
 
 
+@pytest.mark.bench
 def test_open_and_finished_transactions_are_told_apart(broker, scene):
     described = scene.described(broker.bootstrap_servers)
     worker, other = described[scene.worker], described[scene.other]
@@ -120,6 +121,7 @@ def test_open_and_finished_transactions_are_told_apart(broker, scene):
     assert worker.started_ms > 1_700_000_000_000
 
 
+@pytest.mark.bench
 def test_id_that_never_began_has_no_start(broker):
     name = f"idle-{uuid.uuid4().hex}"
     transactional(broker.bootstrap_servers, name).close()
@@ -127,6 +129,7 @@ def test_id_that_never_began_has_no_start(broker):
     assert (idle.open, idle.state, idle.started_ms, idle.epoch) == (False, "Empty", None, 0)
 
 
+@pytest.mark.bench
 def test_successor_has_the_same_producer_id_and_a_newer_epoch(broker):
     servers, name = broker.bootstrap_servers, f"successor-{uuid.uuid4().hex}"
 
@@ -139,6 +142,7 @@ def test_successor_has_the_same_producer_id_and_a_newer_epoch(broker):
     assert (state().producer_id, state().epoch) == (first.producer_id, first.epoch + 1)
 
 
+@pytest.mark.bench
 def test_transaction_table_has_a_row_per_transactional_id(broker, scene):
     table = transaction_table(broker.bootstrap_servers)
     assert table.loc[scene.worker, ["state", "partitions"]].to_list() == ["Ongoing", f"{scene.topic}-0"]
@@ -148,6 +152,7 @@ def test_transaction_table_has_a_row_per_transactional_id(broker, scene):
 # Producers
 
 
+@pytest.mark.bench
 def test_producers_are_read_with_epoch_last_sequence_and_what_is_open(broker, scene, log):
     found = {each.producer_id: each for each in read_producers(broker.bootstrap_servers, scene.topic)}
     worker, bystander, other = log[0].producer_id, log[6].producer_id, log[8].producer_id
@@ -162,6 +167,7 @@ def test_producers_are_read_with_epoch_last_sequence_and_what_is_open(broker, sc
 # Ends
 
 
+@pytest.mark.bench
 def test_open_transaction_holds_the_last_stable_offset(broker, scene):
     first, second = read_ends(broker.bootstrap_servers, scene.topic)
     assert first == PartitionEnd(partition=0, last_stable_offset=5, log_end=10)
@@ -171,6 +177,7 @@ def test_open_transaction_holds_the_last_stable_offset(broker, scene):
     assert end_table(broker.bootstrap_servers, scene.topic).to_numpy().tolist() == [[5, 10, 5], [0, 0, 0]]
 
 
+@pytest.mark.bench
 def test_what_read_committed_sees_is_what_the_log_calls_decided_before_the_last_stable_offset(broker, scene, log):
     lso = last_stable_offset(broker.bootstrap_servers, scene.topic)
     decided = [entry.offset for entry in log if entry.offset < lso and entry.status in ("committed", "no transaction")]
@@ -180,12 +187,14 @@ def test_what_read_committed_sees_is_what_the_log_calls_decided_before_the_last_
     assert [message.offset() for message in everything] == [entry.offset for entry in log if not entry.is_control]
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("read", [read_producers, read_ends, last_stable_offset])
 def test_unknown_topic_is_named_at_once(broker, read):
     with pytest.raises(NoSuchPartition, match="this Kafka has no topic 'nowhere'"):
         read(broker.bootstrap_servers, "nowhere")
 
 
+@pytest.mark.bench
 def test_unknown_partition_is_named(broker, scene):
     with pytest.raises(NoSuchPartition, match="has no partition 2"):
         last_stable_offset(broker.bootstrap_servers, scene.topic, 2)
@@ -194,12 +203,14 @@ def test_unknown_partition_is_named(broker, scene):
 # The log
 
 
+@pytest.mark.bench
 def test_log_says_what_became_of_each_record(log):
     assert [entry.offset for entry in log] == list(range(10))
     assert [entry.status for entry in log] == STATUSES
     assert [entry.is_control for entry in log] == ["marker" in status for status in STATUSES]
 
 
+@pytest.mark.bench
 def test_log_shows_batches_sequence_numbers_and_who_wrote(log):
     worker, bystander, other = log[0].producer_id, log[6].producer_id, log[8].producer_id
     assert [entry.batch for entry in log] == [0, 0, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -209,12 +220,14 @@ def test_log_shows_batches_sequence_numbers_and_who_wrote(log):
     assert len({worker, bystander, other}) == 3
 
 
+@pytest.mark.bench
 def test_log_shows_keys_and_values_up_to_a_line_break(log):
     assert [entry.key for entry in log] == ["key"] + [None] * 5 + ["tombstone"] + [None] * 3
     assert [entry.value for entry in log[:7]] == ["1", "2", None, "3", None, "größer", None]
     assert log[7].value == "�\x0b\x1c"
 
 
+@pytest.mark.bench
 def test_dump_is_the_log_as_a_table(broker, scene, log):
     table = dump_log(broker, scene.topic)
     assert table.index.to_list() == [entry.offset for entry in log]
@@ -224,6 +237,7 @@ def test_dump_is_the_log_as_a_table(broker, scene, log):
     assert dump_log(broker, scene.topic, 1).empty
 
 
+@pytest.mark.bench
 def test_all_segments_are_read(broker, topic):
     name = topic(segment_bytes="1048576")  # the smallest that Kafka allows
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -235,6 +249,7 @@ def test_all_segments_are_read(broker, topic):
     assert [entry.sequence for entry in read_log(broker, name)] == [0, 1, 2]
 
 
+@pytest.mark.bench
 def test_record_of_an_older_epoch_is_aborted_by_the_marker_that_fenced_it(broker, topic):
     servers, name = broker.bootstrap_servers, topic()
     zombie = transactional(servers, f"zombie-{name}")
@@ -255,6 +270,7 @@ def test_record_of_an_older_epoch_is_aborted_by_the_marker_that_fenced_it(broker
     assert len({entry.producer_id for entry in log}) == 1
 
 
+@pytest.mark.bench
 def test_transaction_log_has_the_decisions_and_the_epoch_that_ends_what_a_predecessor_left_open(broker):
     servers, name = broker.bootstrap_servers, uuid.uuid4().hex
     create_topic(servers, name, partitions=1)
@@ -302,6 +318,7 @@ def test_log_of_somebody_elses_kafka_is_refused(dump):
         dump(ExternalBroker("127.0.0.1:9"), "topic")
 
 
+@pytest.mark.bench
 def test_log_of_an_unknown_partition_is_refused(broker):
     with pytest.raises(NoSuchPartition, match="partition 7 of topic 'nowhere'"):
         dump_log(broker, "nowhere", 7)

@@ -122,6 +122,7 @@ def oldest_python() -> str:
     return found[min(version for version in found if version >= (3, 11))]
 
 
+@pytest.mark.bench
 def test_oldest_python_of_this_machine_reads_the_same():
     here = verdicts()
     assert [MILLIS, "192.0.2.1"] in here

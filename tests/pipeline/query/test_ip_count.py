@@ -11,6 +11,8 @@ from labs.pipeline.log.replay import close_windows, replay
 from labs.pipeline.query import ip_count
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def run(spark, broker, topic, tmp_path):

@@ -84,6 +84,7 @@ def committed(kafka, group):
     return next((at.offset for at in kafka.list_group_offsets(group)[group].values()), None)
 
 
+@pytest.mark.long
 def test_lag_is_the_source_end_minus_the_last_completed_batch_at_each_batch(
     run, checkpoint, broker, classroom_log, sink, group, kafka, source_end
 ):
@@ -103,6 +104,7 @@ def test_lag_is_the_source_end_minus_the_last_completed_batch_at_each_batch(
     assert committed(kafka, group) == source_end
 
 
+@pytest.mark.long
 def test_kafkas_own_lag_tool_shows_the_job(run, checkpoint, broker, classroom_log, group, sink):
     fault = Fault(BEFORE_CHECKPOINT, 2)
     with sink.points.armed(fault), contextlib.suppress(StreamingQueryException):
@@ -128,6 +130,7 @@ def test_kafkas_own_lag_tool_shows_the_job(run, checkpoint, broker, classroom_lo
     assert int(shown) == int(end) - int(current) > 0
 
 
+@pytest.mark.long
 def test_recovery_never_reads_what_was_reported(run, broker, classroom_log, group, sink, kafka, source_end):
     reporter = OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers)
     with sink.points.armed(Fault(BEFORE_CHECKPOINT, 2)), contextlib.suppress(StreamingQueryException):
@@ -140,6 +143,7 @@ def test_recovery_never_reads_what_was_reported(run, broker, classroom_log, grou
     eventually(lambda: committed(kafka, group) == source_end)
 
 
+@pytest.mark.long
 def test_failing_report_is_counted_and_told_and_never_fails_the_query(
     run, checkpoint, broker, classroom_log, group, sink
 ):
@@ -159,6 +163,7 @@ def test_failing_report_is_counted_and_told_and_never_fails_the_query(
     assert verdict.valid, verdict
 
 
+@pytest.mark.long
 def test_reporter_of_another_query_is_silent(spark, run, broker, group, kafka):
     other = OffsetReporter(group, bootstrap_servers=broker.bootstrap_servers, query_name="somebody-else")
     spark.streams.addListener(other)
@@ -170,6 +175,7 @@ def test_reporter_of_another_query_is_silent(spark, run, broker, group, kafka):
     assert committed(kafka, group) is None
 
 
+@pytest.mark.long
 def test_source_that_is_not_kafka_has_nothing_to_report(spark, tmp_path):
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()

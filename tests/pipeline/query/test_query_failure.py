@@ -26,6 +26,7 @@ def failure(spark, tmp_path):
     return failure
 
 
+@pytest.mark.long
 def test_what_a_sink_raises_is_the_reason(failure):
     def sink(rows, batch_id):
         try:
@@ -36,6 +37,7 @@ def test_what_a_sink_raises_is_the_reason(failure):
     assert failure(sink) == "batch 0 failed: do this"
 
 
+@pytest.mark.long
 def test_builtin_exception_keeps_its_name(failure):
     def sink(rows, batch_id):
         raise OSError("Caused by: nobody")
@@ -43,6 +45,7 @@ def test_builtin_exception_keeps_its_name(failure):
     assert failure(sink) == "OSError: Caused by: nobody"
 
 
+@pytest.mark.long
 def test_what_spark_says_inside_a_sink_is_the_reason(failure):
     assert failure(lambda rows, batch_id: rows.select("nonsense")).startswith("[UNRESOLVED_COLUMN.WITH_SUGGESTION]")
 
