@@ -38,7 +38,8 @@ check: lint types  ## between two edits, one minute: style, types, and the tests
 test: lint types  ## before a change is handed in, ten minutes: each promise once, on a real Kafka and Spark; lessons 00 to 06
 	$(PYTEST) $(SHARED) -m "not long" --durations 25
 
-test-all: lint types tests  ## everything, most of an hour: every crash, fault and engine; every lesson and exercise
+test-all: test  ## everything, most of an hour: after make test every crash, fault and engine, every lesson and exercise
+	$(PYTEST) $(SHARED) -m long --durations 25
 
 tests: $(READY)  ## all tests, or some of them: make tests TESTS=tests/sink
 	$(PYTEST) $(SHARED) --durations 25 $(TESTS)
