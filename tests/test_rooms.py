@@ -24,6 +24,7 @@ PURE = (
     "labs.pipeline.records",
     "labs.pipeline.log.access_log",
     "labs.pipeline.log.fields",
+    "labs.pipeline.log.file_kind",
     "labs.pipeline.log.log_lines",
     "labs.pipeline.log.log_report",
 )

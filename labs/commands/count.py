@@ -39,8 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import bench_progress, plain_console
     from labs.equipment.broker import open_broker
     from labs.equipment.spark import spark_session
-    from labs.pipeline.log.log_lines import check_readable
-    from labs.runs.count import count_log, fresh_topics
+    from labs.runs.count import count_log, fresh_topics, nothing_counted, open_log
 
     console = plain_console(stderr=True)
     try:
@@ -51,49 +50,57 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--top is {arguments.top}; expected 1 or more")
     if arguments.plot:
         check_plot(Path(arguments.plot))
-    for log in arguments.logs:
-        check_readable(log)
+    log = open_log(arguments.logs, zone)
+    if not log.understood:  # said before Kafka and Spark are started
+        show(nothing_counted(log), arguments, console)
+        log.report.insist()
     with bench_progress(console) as progress:
         progress.show(STARTING, 0, 2)
         with open_broker(meanwhile=spark_session) as broker:
             servers, spark = broker.bootstrap_servers, spark_session()
             progress.show(STARTING, 2, 2)
             with fresh_topics(servers, arguments.keep) as topics:
-                counted = count_log(
-                    arguments.logs, spark, servers, topics, progress.show, as_is=arguments.as_is, zone=zone
-                )
+                counted = count_log(log, spark, servers, topics, progress.show, as_is=arguments.as_is)
                 progress.close()
                 show(counted, arguments, console)
                 if arguments.keep:
                     keep(broker, counted)
-    counted.log.insist()
-    return 0 if counted.audit.valid or not counted.log.lines else 1
+    if wrong := [text for text in (counted.log.complaint, counted.doubt) if text]:
+        raise ValueError("\n".join(wrong))
+    return 0 if counted.audit.valid else 1
 
 
 def check_plot(file: Path) -> None:
     """Raise ValueError unless a picture can be saved there: before the work, not after it."""
+    from labs.pipeline.log.log_report import printable_name
+
     if file.suffix.lower() not in PICTURES:
-        raise ValueError(f"--plot {file}: the name must end in {', '.join(PICTURES)}")
+        raise ValueError(f"--plot {printable_name(file)}: the name must end in {', '.join(PICTURES)}")
     if not os.access(file.parent, os.W_OK):
-        raise ValueError(f"--plot {file}: {file.parent} is no directory that can be written to")
+        raise ValueError(
+            f"--plot {printable_name(file)}: {printable_name(file.parent)} is no directory that can be written to"
+        )
 
 
 def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -> None:
     """Print the report, save the plot."""
-    if arguments.plot:
+    from labs.pipeline.log.log_report import printable_name
+
+    if arguments.plot and counted.counts:
         from labs.evidence.plots.count_plots import plot_count_report
 
         plot_count_report(counted.counts, counted.audit).savefig(arguments.plot, dpi=120)
-        console.print(f"plot: {arguments.plot}")
+        console.print(f"plot: {printable_name(arguments.plot)}")
     if arguments.json:
         json.dump(counted.as_dict(), sys.stdout)
         print()
         return
-    if counted.log.complaint:
+    if not counted.log.good:
         return
     from rich.table import Table
 
     from labs.commands.console import plain_console
+    from labs.evidence.auditor.observed import utc
 
     table = Table(title=f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s", title_justify="left")
     table.add_column("client", overflow="fold")
@@ -101,7 +108,9 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
     for ip, count in counted.top(arguments.top):
         table.add_row(ip, f"{count:,}")
     plain_console().print(table)
-    print(counted.log)
+    if counted.span:
+        print("from {} to {}".format(*map(utc, counted.span)))
+    print(counted.log.summary)
     if counted.late:
         print(f"{counted.late:,} requests came after their window was final (late); without --as-is none does")
     print(counted.audit)

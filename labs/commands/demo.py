@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from labs.commands.console import Bars, Lines
     from labs.equipment.broker import AnyBroker
     from labs.faults.proxy import Proxy
-    from labs.runs.count import CountedLog
+    from labs.runs.count import CountedLog, OpenLog
     from labs.runs.staircase import Outcome
 
 EXAMPLES = """examples:
@@ -45,12 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import bench_progress, plain_console
     from labs.commands.own_files import check_pictures, seeded_log
     from labs.equipment.spark import spark_session
+    from labs.runs.count import open_log
 
     console = plain_console(stderr=arguments.json)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     check_pictures(output / name for name in PICTURES)
-    log = Path(arguments.log) if arguments.log else seeded_log(output / "access.log")
+    name = arguments.log or str(seeded_log(output / "access.log"))
+    log = open_log([name])
+    if not log.understood:  # said before Kafka and Spark are started
+        log.report.insist()
     with bench_progress(plain_console(stderr=True)) as progress:
         progress.show(STARTING, 0, 2)
         with kafka_behind_a_proxy(meanwhile=spark_session) as (broker, proxy):
@@ -77,20 +81,23 @@ def kafka_behind_a_proxy(meanwhile: Callable[[], object]) -> Iterator[tuple[AnyB
 
 
 def count_a_log(
-    log: Path, spark: SparkSession, broker: AnyBroker, progress: Bars | Lines, console: Console, output: Path
+    log: OpenLog, spark: SparkSession, broker: AnyBroker, progress: Bars | Lines, console: Console, output: Path
 ) -> CountedLog:
-    """Count one access log without a crash, print the audit and save its plot. Raises NotALog."""
+    """Count one access log without a crash, print the audit and save its plot."""
     from labs.commands.own_files import MADE_HERE
     from labs.evidence.plots.count_plots import plot_count_report
+    from labs.pipeline.log.log_report import printable_name
     from labs.runs.count import count_log, fresh_topics
 
     servers = broker.bootstrap_servers
     with fresh_topics(servers) as topics:
-        counted = count_log([log], spark, servers, topics, progress.show)
-    counted.log.insist()
+        counted = count_log(log, spark, servers, topics, progress.show)
     plot = output / PICTURES[0]
     plot_count_report(counted.counts, counted.audit).savefig(plot, dpi=120, metadata=MADE_HERE)
-    console.print(f"Without a crash: {counted.log.good:,} requests of {log} counted. Plot: {plot}")
+    file = counted.log.files[0].file
+    console.print(f"Without a crash: {counted.log.good:,} requests of {file} counted. Plot: {printable_name(plot)}")
+    if counted.doubt:
+        console.print(counted.doubt)
     console.print(str(counted.audit))
     return counted
 
@@ -136,6 +143,7 @@ def show(outcomes: list[Outcome], arguments: argparse.Namespace, console: Consol
     from labs.commands.own_files import MADE_HERE
     from labs.evidence.plots.count_plots import plot_stage_fault_heatmap, plot_staircase
     from labs.evidence.plots.style import figure_of
+    from labs.pipeline.log.log_report import printable_name
 
     rows = [outcome.as_row() for outcome in outcomes]
     plots = [output / PICTURES[1]]
@@ -154,7 +162,7 @@ def show(outcomes: list[Outcome], arguments: argparse.Namespace, console: Consol
     if arguments.full:
         console.print("\nEach fault alone")
         console.print(_table([row for row in rows if row not in storm], "fault"))
-    console.print(f"Plots: {', '.join(map(str, plots))}")
+    console.print(f"Plots: {', '.join(map(printable_name, plots))}")
 
 
 def _table(rows: list[dict[str, Any]], *more: str) -> Table:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from labs.pipeline.log.generate import Traffic, format_line
+from labs.pipeline.log.log_report import printable_name
 
 MADE_HERE = {"Software": "python -m labs demo"}  # noted in each picture, at its beginning
 
@@ -29,6 +30,6 @@ def seeded_log(file: Path) -> Path:
 
 def _not_ours(file: Path) -> ValueError:
     return ValueError(
-        f"{file} is there already, and this command did not make it: nothing was written. Move it away, or name "
-        "another directory with --output"
+        f"{printable_name(file)} is there already, and this command did not make it: nothing was written. "
+        "Move it away, or name another directory with --output"
     )

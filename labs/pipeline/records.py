@@ -23,8 +23,15 @@ CLOSING_IP = "-"
 # So much later than the last access, a closing record makes that access's window final.
 CLOSING_DELAY_MS = WINDOW_MS + LATENESS_MS
 
-# A source record's value. Spark and Python understand it alike, as long as `\d` and `\s` mean ASCII.
-SOURCE_PATTERN = r"\d{1,14},[^\s,]+"
+# The one definition of a time, in epoch milliseconds: what fits these digits, until the year 5138. An access must leave
+# room for the closing record behind it.
+TIME_DIGITS = 14
+LATEST_MS = 10**TIME_DIGITS - 1
+LATEST_ACCESS_MS = LATEST_MS - CLOSING_DELAY_MS
+
+# A source record's value. Spark and Python understand it alike, as long as `\d` and `\s` mean ASCII. Both read bytes
+# that are no UTF-8 as U+FFFD, but Spark would go on with the bytes.
+SOURCE_PATTERN = rf"\d{{1,{TIME_DIGITS}}},[^\s,\ufffd]+"
 RESULT_FIELDS = ("window_start", "ip", "count")
 
 _is_source_value = re.compile(SOURCE_PATTERN, re.ASCII).fullmatch
@@ -36,7 +43,9 @@ def window_start(time_ms: int, window_ms: int = WINDOW_MS) -> int:
 
 
 def source_value(time_ms: int, ip: str) -> bytes:
-    """Write the value of a source record."""
+    """Write the value of a source record. Raises ValueError for a time that no reader would take for one."""
+    if not 0 <= time_ms <= LATEST_MS:
+        raise ValueError(f"time is {time_ms} ms; expected 0 to {LATEST_MS} ms since 1970")
     return b"%d,%s" % (time_ms, ip.encode())
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,15 +24,19 @@ from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.expected import Expected
 from labs.evidence.auditor.observed import utc
 from labs.evidence.readers.results import read_results
-from labs.pipeline.log.access_log import read_access_log
+from labs.pipeline.log.access_log import Access, read_access_log
 from labs.pipeline.log.event_time_order import in_event_time_order
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import Replay, close_windows, replay
 from labs.pipeline.query import ip_count
-from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
+from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC, WINDOW_MS
 
 RECORDS_PER_BATCH = 2_000_000
 READING, COUNTING = "reading the log into Kafka", "counting in Spark"
+
+# What a server can have logged: there was no web before, and clocks and time zones are a day ahead at most.
+EARLIEST_MS = 631_152_000_000  # 1990-01-01T00:00:00Z
+AHEAD_MS = 86_400_000
 
 Progress = Callable[[str, int, int | None], object]  # (READING or COUNTING, records done, of how many if known)
 
@@ -41,6 +46,27 @@ class Topics(NamedTuple):
 
     source: str
     sink: str
+
+
+@dataclass(frozen=True)
+class OpenLog:
+    """A log that has been read up to its first access, if it has one: before anything is started to count it."""
+
+    report: LogReport
+    accesses: Iterator[Access]
+
+    @property
+    def understood(self) -> bool:
+        """Whether there is an access."""
+        return bool(self.report.good)
+
+
+def open_log(paths: Iterable[str | Path], zone: tzinfo = UTC) -> OpenLog:
+    """Read up to the first access; what was read is kept, since a pipe can be read only once. `-` is standard input."""
+    report = LogReport()
+    accesses = read_access_log(paths, report, zone)
+    first = next(accesses, None)
+    return OpenLog(report, chain([] if first is None else [first], accesses))
 
 
 @dataclass(frozen=True)
@@ -58,6 +84,30 @@ class CountedLog:
     def windows(self) -> int:
         return len({window for window, _ in self.counts})
 
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The start of the first window and the end of the last in epoch millis, or None where there is none."""
+        windows = [window for window, _ in self.counts]
+        return (min(windows), max(windows) + WINDOW_MS) if windows else None
+
+    @property
+    def doubt(self) -> str:
+        """What is wrong with times at which no server can have logged; else an empty text."""
+        if not self.span:
+            return ""
+        first, last = self.span
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        if first < EARLIEST_MS:
+            wrong, why = utc(first), "seconds are taken for milliseconds, or the server's clock was not set"
+        elif last > now + AHEAD_MS:
+            wrong, why = utc(last), "microseconds are taken for milliseconds, or a clock is wrong"
+        else:
+            return ""
+        return (
+            f"THE TIMES CANNOT BE RIGHT: the requests are from {utc(first)} to {utc(last)}, and no server can have "
+            f"logged one at {wrong}. Perhaps {why}; epoch_millis,ip expects milliseconds since 1970 (13 digits)"
+        )
+
     def top(self, n: int = 10) -> list[tuple[str, int]]:
         """Return the n IPs with the most requests, and how many."""
         totals: Counter[str] = Counter()
@@ -72,6 +122,8 @@ class CountedLog:
             "good": self.log.good,
             "bad": self.log.bad_total,
             "bad_by_reason": dict(self.log.bad),
+            "files": self.log.as_dict()["files"],
+            "span": [utc(moment) for moment in self.span or ()],
             "late": self.late,
             "sent": self.replay.sent,
             "acknowledged": self.replay.acknowledged,
@@ -107,23 +159,27 @@ def fresh_topics(bootstrap_servers: str, keep: bool = False) -> Iterator[Topics]
         remove_topics(bootstrap_servers, *topics, marker)
 
 
+def nothing_counted(log: OpenLog) -> CountedLog:
+    """Return the count of a log that has no access."""
+    return CountedLog(log.report, Replay(), Counter(), 0, audit({}, []), Topics("", ""))
+
+
 def count_log(
-    paths: Iterable[str | Path],
+    log: OpenLog,
     spark: SparkSession,
     bootstrap_servers: str,
     topics: Topics,
     progress: Progress = lambda task, done, total: None,
     *,
     as_is: bool = False,
-    zone: tzinfo = UTC,
 ) -> CountedLog:
-    """Count the requests per IP of an access log, through topics that are empty, and audit it. `-` is standard input.
+    """Count the requests per IP of an access log, through topics that are empty, and audit it.
 
     The log is put in event-time order first, so that no line is late; `as_is` keeps its own order, and what
     the watermark then drops is reported as late.
     """
-    log, expected = LogReport(), Expected()
-    accesses = expected.watch(read_access_log(paths, log, zone))
+    expected = Expected()
+    accesses = expected.watch(log.accesses)
     with ThreadPoolExecutor(2) as beside, tempfile.TemporaryDirectory(prefix="labs-checkpoint-") as checkpoint:
         beside.submit(_wake_coordinators, bootstrap_servers, topics.sink)
         planned = beside.submit(_counts, spark, bootstrap_servers, topics.source)
@@ -135,7 +191,7 @@ def count_log(
         )
         progress(READING, sent.sent, sent.sent)
         if not sent.sent:
-            return CountedLog(log, sent, Counter(), 0, audit({}, []), topics)
+            return nothing_counted(log)
         close_windows(sent.last_time_ms, bootstrap_servers, topics.source)
         # A log is a batch or two, which should not wait for Python to start on executors.
         sink = ExactlyOnceKafkaSink(topics.sink, topics.sink, bootstrap_servers=bootstrap_servers, writers="driver")
@@ -145,7 +201,7 @@ def count_log(
     results = read_results(bootstrap_servers, topics.sink)
     counts = Counter({(result.window_start, result.ip): result.count for result in results})
     verdict = audit(expected.counts, results, late_dropped=dropped)
-    return CountedLog(log, sent, counts, dropped.total(), verdict, topics)
+    return CountedLog(log.report, sent, counts, dropped.total(), verdict, topics)
 
 
 def _wake_coordinators(bootstrap_servers: str, name: str) -> None:

@@ -1,7 +1,7 @@
 """The auditor: compares the results that were observed with those that were expected, and judges.
 
 It knows nothing of Kafka or Spark, only plain records, so it can judge any pipeline. `expected` must come
-from an independent path, such as counting the log itself.
+from an independent path, such as counting the log itself; how far that is independent, `expected.py` says.
 
 Guarantee: valid means that every expected result was read exactly once with the right count, apart from
 what late records explain, and that no other evidence given speaks against it. Each anomaly is judged by

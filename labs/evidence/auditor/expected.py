@@ -1,4 +1,8 @@
-"""What the pipeline ought to find, counted from the log itself, without Kafka and without Spark."""
+"""What the pipeline ought to find, counted from the log itself, without Kafka and without Spark.
+
+Where it stops: the lines are read once, by the parser that feeds the pipeline too, so that a line which that parser
+misreads is misread on both sides. A second parser, in `tests/pipeline/log/second_parser.py`, is there for that.
+"""
 
 from __future__ import annotations
 

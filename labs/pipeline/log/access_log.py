@@ -1,11 +1,12 @@
 """Read web server access logs as (event time, IP) pairs.
 
-Three formats, told apart line by line: the common and the combined log format of NGINX and Apache,
-and `epoch_millis,ip`. Files may be plain or gzip.
+Four formats, told apart line by line: the common and the combined log format of NGINX and Apache, Apache's
+vhost_combined (`host:port` before the client), and `epoch_millis,ip`. Files may be plain or gzip.
 
 Guarantee: whatever the bytes, each line is either yielded or counted in the report under a reason, and
 memory stays bounded. It stops at what a line cannot tell: a wrong time or address that looks right
-is believed. The report may be ahead of the consumer by the lines of one block.
+is believed. Where a line leaves open which word is the client, it is refused. The report may be ahead of
+the consumer by the lines of one block.
 """
 
 from __future__ import annotations
@@ -16,30 +17,35 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from datetime import UTC, tzinfo
 from functools import lru_cache, partial
 
-from labs.pipeline.log.fields import canonical_ip, epoch_millis, log_millis
+from labs.pipeline.log.fields import CONTROL, client, client_before_time, epoch_millis, log_millis
 from labs.pipeline.log.log_lines import MAX_LINE, check_readable, whole_lines
-from labs.pipeline.log.log_report import BadLine, LogReport
+from labs.pipeline.log.log_report import BadLine, LogReport, printable_name
 
 Access = tuple[int, str]  # (event time in epoch milliseconds UTC, IP: an address, or a host name)
 
 CACHE_SIZE = 65_536  # entries
+LONGEST_KEY = 300  # bytes: an entry's; a client has at most 254
 
 # Every line matches, the last alternative being any line, so that findall gives one row per line. Possessive
 # quantifiers (++, *+) keep the time for a hostile line proportional to its length. No group is possessive that
 # holds such a quantifier: the `re` of CPython 3.11.2, Debian 12's own, then matches nothing.
 _LINE = re.compile(
-    rb"""(?:\xef\xbb\xbf)?(?:                           # a byte order mark, also amid concatenated files
+    rb"""\0*+(?:\xef\xbb\xbf)?(?:                       # a hole; a byte order mark, also amid concatenated files
     (?P<millis>-?\d++),(?P<address>[^\r\n]*+)\r?\n      # epoch_millis,ip
     |
-    (?P<client>\S++)[ ]\S++[ ](?:\S++|[^"\n]*?)[ ]      # client, identity, user (which may hold spaces)
+    (?P<head>\S++[ ]\S++[ ](?:\S++|[^"\n]*?))[ ]       # client, identity, user (which may hold spaces)
     \[(?P<stamp>[^][\n]++)\][ ]
-    "[^"\n]*+(?:"(?![ ]\d{3}[ ])[^"\n]*+)*?"            # the request, which may hold quotes
-    [ ]\d{3}[ ](?:\d++|-)(?:[ \r].*)?\n                 # status, size, and whatever the format adds
+    "[^"\n]*+(?:"[^"\n]*+)*?"                           # the request, which may hold quotes
+    [ ](?:\d{3}|-)[ ](?:\d++|-)(?:[ \r].*)?\n          # status, size, and whatever the format adds
     |
     .*\n)""",
     re.VERBOSE,
 )
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+# An address, identity and user before a time and a request, after something else.
+_LATER_CLIENT = re.compile(
+    rb"(?<=[^\w.:])(?:[0-9]++\.[0-9.]++|[0-9A-Fa-f]*+:[0-9A-Fa-f:.]++)[ ]"
+    rb'\S++[ ]\S++[ ]\[[^][\n]{1,40}+\][ ]\\?"'
+)
 
 
 def parse_line(line: bytes, zone: tzinfo = UTC) -> Access:
@@ -51,7 +57,7 @@ def parse_line(line: bytes, zone: tzinfo = UTC) -> Access:
     def refuse(_index: int, reason: str, line: bytes) -> None:
         raise BadLine(reason, line)
 
-    line = line.removesuffix(b"\n")
+    line = line.removesuffix(b"\n").lstrip(b"\0")
     if len(line) > MAX_LINE:
         raise BadLine("line too long", line)
     if b"\n" in line:
@@ -80,11 +86,11 @@ def _read_all(names: list[str], report: LogReport, parser: _Parser) -> Generator
 
 
 def _read(name: str, report: LogReport, parser: _Parser) -> Iterator[Access]:
-    shown = "standard input" if name == "-" else name
+    report.begin("standard input" if name == "-" else printable_name(name))
     number = 1  # of the next line
 
     def reject(index: int, reason: str, line: bytes) -> None:
-        report.reject(reason, shown, number + index, line)
+        report.reject(reason, number + index, line)
 
     try:
         for lines in whole_lines(name):
@@ -106,18 +112,19 @@ class _Parser:
 
     def __init__(self, zone: tzinfo):
         self.times = _Cache(partial(log_millis, zone=zone))
-        self.clients = _Cache(canonical_ip)
+        self.clients = _Cache(client)
+        self.heads = _Cache(client_before_time)
 
     def parse(self, lines: bytes, reject: Callable[[int, str, bytes], None]) -> list[Access]:
         """Return the accesses of lines that end in a newline each; call reject(index, reason, line) else."""
-        times, clients = self.times, self.clients
+        times, heads, clients = self.times, self.heads, self.clients
         accesses: list[Access] = []
         keep = accesses.append
         texts: list[bytes] = []
-        for index, (millis, address, client, stamp) in enumerate(_LINE.findall(lines)):
+        for index, (millis, address, head, stamp) in enumerate(_LINE.findall(lines)):
             try:
                 if stamp:
-                    keep((times[stamp], clients[client]))
+                    keep((times[stamp], heads[head]))
                     continue
                 if millis:
                     keep((epoch_millis(millis), clients[address]))
@@ -142,18 +149,23 @@ class _Cache(dict):
 
     def __missing__(self, key: bytes) -> int | str:
         value = self.function(key)
-        if len(self) >= CACHE_SIZE:
-            self.clear()
-        self[key] = value
+        if len(key) <= LONGEST_KEY:
+            if len(self) >= CACHE_SIZE:
+                self.clear()
+            self[key] = value
         return value
 
 
 def _why_unmatched(line: bytes) -> str:
-    text = line.removeprefix(b"\xef\xbb\xbf")
+    text = line.lstrip(b"\0").removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
         return "empty line"
     try:
         text.decode()
     except UnicodeDecodeError:
         return "not text"
-    return "not text" if _CONTROL.search(text) else "unknown format"
+    if CONTROL.search(text):
+        return "not text"
+    if text.lstrip().startswith((b"{", b"[{")):
+        return "JSON"
+    return "text before the client" if _LATER_CLIENT.search(text) else "unknown format"

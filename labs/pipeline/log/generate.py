@@ -14,7 +14,7 @@ from itertools import accumulate
 from random import Random
 
 from labs.pipeline.log.access_log import Access
-from labs.pipeline.records import LATENESS_MS, WINDOW_MS, source_value
+from labs.pipeline.records import LATENESS_MS, LATEST_ACCESS_MS, WINDOW_MS, source_value
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 STRAGGLER_MS = (10_000, 60_000)  # how much later than the disorder
@@ -69,7 +69,7 @@ class Traffic:
             ("rate", 0 < self.rate < float("inf"), "more than 0 requests per second"),
             ("disorder_ms", 0 <= self.disorder_ms <= LATENESS_MS, f"0 to {LATENESS_MS}"),
             ("stragglers", 0 <= self.stragglers <= 1, "a share from 0 to 1"),
-            ("start_ms", self.start_ms >= 100_000, "100,000 or more, in epoch millis"),
+            ("start_ms", 100_000 <= self.start_ms <= LATEST_ACCESS_MS, f"100,000 to {LATEST_ACCESS_MS} epoch millis"),
         ):
             if not valid:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected {expected}")
@@ -90,6 +90,8 @@ class Traffic:
             left -= length
             # Gaps are half of this on average; as many busy ones as calm ones keep the average rate.
             gap = 2_000 / self.rate * ((1 / BURST if busy else 2 - 1 / BURST) if self.bursts else 1)
+            if clock + length * gap > LATEST_ACCESS_MS:
+                raise ValueError(f"{self.requests} requests at a rate of {self.rate} do not end before the year 5138")
             for _ in range(length):
                 clock += gap * random()
                 if stragglers and random() < stragglers:

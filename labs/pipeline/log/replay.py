@@ -78,7 +78,8 @@ def replay(
 def close_windows(last_time_ms: int, bootstrap_servers: str, topic: str = SOURCE_TOPIC) -> int:
     """Send each partition one closing record, late enough for every window up to `last_time_ms` to be final.
 
-    Call it after the accesses are acknowledged. Returns the closing record's time in epoch millis.
+    Call it after the accesses are acknowledged, of which none is later than LATEST_ACCESS_MS. Returns the closing
+    record's time in epoch millis.
     """
     time_ms = last_time_ms + CLOSING_DELAY_MS
     producer = source_producer(bootstrap_servers)

@@ -17,6 +17,7 @@ import pytest
 from labs.pipeline.log.access_log import parse_line, read_access_log
 from labs.pipeline.log.log_lines import MAX_LINE, LogUnreadable
 from labs.pipeline.log.log_report import BadLine, LogReport
+from labs.pipeline.records import LATEST_ACCESS_MS
 from tests.pipeline.log.lines import (
     BAD,
     CLIENTS,
@@ -24,6 +25,7 @@ from tests.pipeline.log.lines import (
     COMMON,
     HOSTILE,
     MILLIS,
+    NAMED,
     NO_CLIENTS,
     NO_TIMES,
     SAME_ACCESS,
@@ -70,20 +72,27 @@ def test_refuses_a_time_that_does_not_exist(stamp):
     assert reason(with_time(stamp)) == "bad time"
 
 
-@pytest.mark.parametrize("millis", [b"-1", b"253402300800000", b"9" * 30, b"9" * 5000])
-def test_refuses_epoch_millis_outside_the_years_1970_to_9999(millis):
+@pytest.mark.parametrize(
+    "millis", [b"-1", b"99999999990000", b"253402300799999", b"9" * 15, b"9" * 16, b"9" * 30, b"9" * 5000]
+)
+def test_refuses_epoch_millis_outside_the_years_1970_to_5138(millis):
     assert reason(millis + b",192.0.2.1") == "bad time"
 
 
 def test_accepts_the_first_and_the_last_millisecond():
     assert parse_line(b"0,192.0.2.1")[0] == 0
-    assert parse_line(b"253402300799999,192.0.2.1")[0] == 253_402_300_799_999
+    assert parse_line(b"%d,192.0.2.1" % LATEST_ACCESS_MS)[0] == LATEST_ACCESS_MS == 99_999_999_989_999
 
 
 @pytest.mark.parametrize(("written", "client"), CLIENTS)
 def test_accepts_addresses_and_host_names_in_canonical_form(written, client):
     assert parse_line(with_client(written))[1] == client
     assert parse_line(b"5," + written)[1] == client
+
+
+@pytest.mark.parametrize("line", NAMED)
+def test_a_host_name_where_the_client_stands_is_the_client(line):
+    assert parse_line(line) == (MILLIS, "client.example.com")
 
 
 @pytest.mark.parametrize("client", NO_CLIENTS)
