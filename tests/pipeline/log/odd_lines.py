@@ -79,4 +79,4 @@ def mutated(draw: Random) -> bytes:
             line = line[:start] + other[cut : cut + draw.randrange(60)] + line[end:]
         else:
             line = line[:start] + bytes([draw.randrange(256)]) + line[end:]
-    return line
+    return line.rstrip(b"\n")
