@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import random
 import re
 import signal
 import subprocess
 import sys
+import threading
+from collections import Counter
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from labs.commands.main import main
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, remove_topics
+from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import utc
 from labs.pipeline.log.event_time_order import in_event_time_order
 from labs.pipeline.log.generate import START_MS, Traffic, classroom, format_line
+from labs.pipeline.log.log_report import LogReport
+from labs.pipeline.log.replay import Replay
+from labs.pipeline.records import LATEST_ACCESS_MS
 from labs.runs import count as runs_count
+from tests.pipeline.log.odd_lines import million
+from tests.pipeline.log.second_parser import read_line
 
 
 @pytest.fixture
@@ -89,9 +100,9 @@ def test_hostile_logs_crash_nothing_and_every_line_is_good_or_bad(count, tmp_pat
 
 
 @pytest.mark.long
-def test_empty_log_is_no_error_and_judged_by_nobody(count, tmp_path):
+def test_empty_log_is_no_success_and_judged_by_nobody(count, tmp_path):
     code, report = count(write(tmp_path / "empty.log", []))
-    assert code == 0
+    assert code == 1
     assert (report["lines"], report["counts"], report["audit"]["verdict"]) == (0, [], "unknown")
 
 
@@ -120,6 +131,47 @@ def test_report_shows_addresses_as_they_are_and_keeps_the_topics_if_asked(spark,
     assert len(kept) == 2
     assert set(kept) <= topics(broker)
     remove_topics(broker.bootstrap_servers, *kept)
+
+
+@pytest.mark.bench
+def test_latest_time_that_is_read_is_counted_and_a_later_one_is_a_bad_line(count, tmp_path, capsys):
+    lines = [*csv((START_MS, f"192.0.2.{n}") for n in range(10)), b"%d,192.0.2.99" % LATEST_ACCESS_MS]
+    beyond = [b"%d,192.0.2.3" % (LATEST_ACCESS_MS + 1), b"253402300799999,192.0.2.3"]
+    code, report = count(write(tmp_path / "access.log", [*lines, *beyond]))
+    assert (report["good"], report["bad_by_reason"]) == (11, {"bad time": 2})
+    assert sum(row["count"] for row in report["counts"]) == 11
+    assert report["audit"]["verdict"] == "valid"
+    assert code == 1  # valid, but no server has logged in 5138
+
+
+@pytest.mark.bench
+def test_a_file_that_is_not_understood_is_named_and_fails_the_count_of_the_others(
+    spark, broker, monkeypatch, capsys, tmp_path
+):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    good = write(tmp_path / "good.log", csv(classroom(windows=2, clients=3)))
+    windows = tmp_path / "win-utf16.log"
+    windows.write_text("192.0.2.1 - - [01/Jan/2026:00:00:01 +0000]", encoding="utf-16")
+    assert main(["count", str(good), str(windows)]) == 1
+    told = capsys.readouterr()
+    assert "60 requests in 2 windows" in told.out
+    assert "from 2026-01-01T00:00:00Z to 2026-01-01T00:00:10Z" in told.out
+    assert "valid" in told.out
+    assert f"NOT ONE of 1 lines was understood as an access. For example, line 1 of {windows} (UTF-16 text)" in told.err
+    assert "iconv -f UTF-16" in told.err
+    assert str(good) not in told.err
+
+
+@pytest.mark.bench
+def test_seconds_taken_for_milliseconds_are_said_loudly(count, tmp_path, monkeypatch, capsys):
+    log = write(tmp_path / "access.log", [b"%d,192.0.2.1" % (1_760_000_000 + n) for n in range(10)])
+    errors = []
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=errors.append, flush=lambda: None))
+    code, report = count(log)
+    assert code == 1
+    assert report["span"] == ["1970-01-21T08:53:20Z", "1970-01-21T08:53:25Z"]
+    assert "THE TIMES CANNOT BE RIGHT: the requests are from 1970-01-21T08:53:20Z to" in "".join(errors)
+    assert "seconds are taken for milliseconds" in "".join(errors)
 
 
 KEEPS = """
@@ -166,6 +218,56 @@ def test_log_of_which_nothing_is_understood_is_said_loudly_with_an_example(
     eventually(lambda: topics(broker) == before)
 
 
+@pytest.fixture
+def nothing_starts(monkeypatch):
+    """Fail a test that starts Kafka or Spark."""
+
+    def start(*_, **__):
+        raise AssertionError("Kafka or Spark was started")
+
+    monkeypatch.setattr("labs.equipment.broker.open_broker", start)
+    monkeypatch.setattr("labs.equipment.spark.spark_session", start)
+    monkeypatch.setattr("labs.commands.demo.kafka_behind_a_proxy", start)
+
+
+@pytest.mark.parametrize("content", [b"junk\n" * 3, b"", b"PK\x03\x04", b'{"remote_addr":"192.0.2.1"}\n'])
+def test_a_log_that_nobody_understands_starts_neither_kafka_nor_spark(nothing_starts, capsys, tmp_path, content):
+    log = tmp_path / "access.log"
+    log.write_bytes(content)
+    assert main(["count", str(log)]) == 1
+    assert main(["demo", "--log", str(log), "--output", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err.count("NOT ONE") == 2
+
+
+def test_a_pipe_is_looked_at_once_and_what_was_seen_is_counted_too(tmp_path):
+    lines = csv(Traffic(requests=20_000))
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Thread(target=write, args=(tmp_path / "pipe", [b"junk", *lines]))
+    writing.start()
+    log = runs_count.open_log([tmp_path / "pipe"])
+    assert log.understood
+    assert sum(1 for _ in log.accesses) == log.report.good == 20_000
+    assert log.report.bad == {"unknown format": 1}
+    writing.join()
+
+
+@pytest.mark.parametrize(
+    ("windows", "wrong"),
+    [
+        ([START_MS], ""),
+        ([0, START_MS], "1970-01-01T00:00:00Z"),
+        ([599_999_995_000], "1989-01-05T10:39:55Z"),
+        ([631_152_000_000], ""),
+        ([START_MS, 4_102_444_800_000], "2100-01-01T00:00:05Z"),
+        ([], ""),
+    ],
+)
+def test_times_at_which_no_server_can_have_logged_are_doubted(windows, wrong):
+    counts = Counter({(window, "192.0.2.1"): 1 for window in windows})
+    counted = runs_count.CountedLog(LogReport(), Replay(), counts, 0, audit({}, []), runs_count.Topics("", ""))
+    assert (f"logged one at {wrong}" in counted.doubt) if wrong else (counted.doubt == "")
+
+
 @pytest.mark.bench
 def test_missing_log_is_one_clear_line(capsys):
     assert main(["count", "no-such.log"]) == 1
@@ -207,3 +309,24 @@ def test_more_lines_than_are_sorted_in_memory_are_counted_right(count, tmp_path,
     assert code == 0
     assert report["good"] == sum(row["count"] for row in report["counts"]) == lines
     assert report["audit"]["verdict"] == "valid"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_million_lines_of_every_form_are_counted_as_a_second_parser_reads_them(count, tmp_path):
+    log, expected, bad = tmp_path / "access.log", Counter(), 0
+    with log.open("wb") as file:
+        for line in million(random.Random(7), 1_000_000):
+            file.write(line + b"\n")
+            read = read_line(line)
+            if read is None:
+                bad += 1
+            else:
+                expected[utc(read[0] - read[0] % 5_000), read[1]] += 1
+    code, report = count(log)
+    found = {(row["window_start"], row["ip"]): row["count"] for row in report["counts"]}
+    assert found == expected
+    assert (report["lines"], report["bad"]) == (1_000_000, bad)
+    assert bad > 100_000
+    assert report["audit"]["verdict"] == "valid"
+    assert code == 0

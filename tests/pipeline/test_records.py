@@ -4,8 +4,14 @@ import json
 
 import pytest
 
+from labs.pipeline.log.access_log import parse_line
+from labs.pipeline.log.log_report import BadLine
+from labs.pipeline.query.ip_count import parse_records
 from labs.pipeline.records import (
+    CLOSING_DELAY_MS,
     CLOSING_IP,
+    LATEST_ACCESS_MS,
+    LATEST_MS,
     parse_result_value,
     parse_source_value,
     result_value,
@@ -52,3 +58,54 @@ def test_what_is_no_result_record_is_refused(value):
 
 def test_window_begins_at_its_first_millisecond():
     assert [window_start(time_ms) for time_ms in (0, 4_999, 5_000, 9_999)] == [0, 0, 5_000, 5_000]
+
+
+def test_the_latest_access_leaves_room_for_the_closing_record_and_a_later_one_is_a_bad_line():
+    assert parse_line(b"%d,192.0.2.1" % LATEST_ACCESS_MS) == (LATEST_ACCESS_MS, "192.0.2.1")
+    with pytest.raises(BadLine, match="bad time"):
+        parse_line(b"%d,192.0.2.1" % (LATEST_ACCESS_MS + 1))
+    closing = LATEST_ACCESS_MS + CLOSING_DELAY_MS
+    assert parse_source_value(source_value(closing, CLOSING_IP)) == (closing, CLOSING_IP)
+
+
+@pytest.mark.parametrize("time_ms", [-1, LATEST_MS + 1, 10**20])
+def test_a_time_that_would_not_be_read_back_is_not_written(time_ms):
+    with pytest.raises(ValueError, match="expected 0 to 99999999999999 ms since 1970"):
+        source_value(time_ms, "192.0.2.1")
+
+
+TIMES = [b"0", b"-0", b"+0", b"007", b"5", b"-5", b"5.0", b"5e3", b"0x5", b" 5", b"5 ", b"", b"\xd9\xa3", "５".encode()]
+TIMES += [b"%d" % each for each in (LATEST_ACCESS_MS, LATEST_MS, LATEST_MS + 1, 253_402_300_799_999, 2**63, 10**30)]
+TIMES += [b"0" * 13 + b"5", b"0" * 14 + b"5", b"1767225600000"]
+IPS = [
+    b"192.0.2.1",
+    b"-",
+    b"::1",
+    b"fe80::1%eth0",
+    b"",
+    b" ",
+    b"a b",
+    b"a,b",
+    b",",
+    "ü".encode(),
+    "日".encode(),
+    b'"',
+    b"\\",
+]
+IPS += [b"a" + bytes([code]) for code in range(256)] + [b"a\xc3(", b"\xed\xa0\x80", b"a\r\n", b"a\n\n", b"x" * 300]
+IPS += [f"a{chr(code)}".encode() for code in (0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x3000, 0xFEFF, 0xFFFD, 0x1F600)]
+
+
+@pytest.mark.bench
+def test_spark_reads_source_records_as_python_does(spark):
+    values = [None, b"", b"5", *(b"%s,%s" % (time, ip) for time in TIMES for ip in IPS)]
+    rows = spark.createDataFrame(
+        [(0, place, value) for place, value in enumerate(values)], "partition int, offset long, value binary"
+    )
+    read = parse_records(rows).selectExpr("offset", "unix_millis(event_time) AS time_ms", "encode(ip, 'UTF-8') AS ip")
+    found = {row.offset: (row.time_ms, row.ip and bytes(row.ip).decode()) for row in read.collect()}
+    expected = {place: parse_source_value(value) for place, value in enumerate(values)}
+    assert {
+        values[place]: (found[place], expected[place]) for place in expected if found[place] != expected[place]
+    } == {}
+    assert len(expected) > 5_000

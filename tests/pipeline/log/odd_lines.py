@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 from tests.pipeline.log import lines
+from tests.pipeline.log.second_parser import read_line
 
 # From the documentation of Apache's mod_log_config and NGINX's ngx_http_log_module, and from logs of others.
 DOCUMENTED = [
@@ -80,3 +82,59 @@ def mutated(draw: Random) -> bytes:
         else:
             line = line[:start] + bytes([draw.randrange(256)]) + line[end:]
     return line.rstrip(b"\n")
+
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+CLIENTS = [f"192.0.2.{n}" for n in range(200)] + [f"2001:DB8::{n:X}" for n in range(40)] + ["::ffff:198.51.100.7"]
+CLIENTS += ["Client.example.com", "in24.inetnebr.com", "localhost", "dial_up7.example.com."]
+REFUSED = ["203.0.113.5, 198.51.100.7", "web-1 | 192.0.2.7", "INFO 192.0.2.7", "gw nginx: 192.0.2.7", "192.0.2.7:4242"]
+REFUSED += [
+    "Dec 16 00:00:00 gw nginx[7]: 192.0.2.7",
+    "[2001:db8::1]",
+    "999.1.2.3",
+    "-",
+    '"192.0.2.7"',
+    "10.0.0.1 192.0.2.7",
+]
+USERS = ("- -", "- -", "- -", "- jane", "- John Doe", "shop.example.com -", "ident jane", "- 10.0.0.1", "- x [y] z")
+REQUESTS = (
+    'GET / HTTP/1.1" 200 612',
+    'GET /?q="x" HTTP/1.1" 404 5',
+    '-" 408 -',
+    '" - -',
+    '\\x16\\x03" 400 150',
+    'X" 20 1',
+)
+ENDS = ("", ' "-" "curl/8.14.1"', ' "http://example.com/" "Mozilla/5.0 (X11)" "203.0.113.5"', "\r", " 0.003", "x")
+
+
+def million(draw: Random, count: int) -> Iterator[bytes]:
+    """Yield so many lines of every form, mostly good, of two hours of one day; and bad ones."""
+    for number in range(count):
+        second, part = draw.randrange(7_200), draw.randrange(1_000)
+        if draw.random() < 0.05:
+            odd = mutated(draw) if draw.random() < 0.5 else draw.choice(ODD)
+            # Of another day's accesses, each would be a window; what is good here is left to the other test.
+            yield odd.replace(b"\n", b"") if read_line(odd) is None else b"junk"
+            continue
+        hour, minute, second = second // 3600, second // 60 % 60, second % 60
+        client = draw.choice(REFUSED) if draw.random() < 0.1 else draw.choice(CLIENTS)
+        form = draw.random()
+        if form < 0.15:
+            yield f"{1_767_225_600_000 + (hour * 60 + minute) * 60_000 + second * 1000 + part},{client}".encode()
+            continue
+        clock = f"{hour:02}:{minute:02}:{second:02}"
+        stamp = draw.choice(
+            (
+                f"01/Jan/2026:{clock} +0000",
+                f"01/Jan/2026:{clock} +0000",
+                f"01/Jan/2026:{clock}.{part:03} +0000",
+                f"2026-01-01T{clock}+00:00",
+                f"2026-01-01T{clock}.{part:03}Z",
+                f"01/Jan/2026:{hour + 2:02}:{minute:02}:{second:02} +0200",
+                f"01/Jan/2026:{clock}",
+                f"{MONTHS[number % 12]} 1 {clock} 2026" if number % 9 == 0 else f"01/Jan/2026:{clock} -0000",
+            )
+        )
+        host = "shop.example.com:443 " if form > 0.85 else "\0" * 9 if form > 0.84 else ""
+        yield f'{host}{client} {draw.choice(USERS)} [{stamp}] "{draw.choice(REQUESTS)}{draw.choice(ENDS)}'.encode()
