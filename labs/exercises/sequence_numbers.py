@@ -19,8 +19,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key
 from labs.exercises.checker.crash_points import Crash
 from labs.exercises.checker.finding import WRONG, Finding, Grade
-from labs.exercises.checker.partition_file import Arrival, Record, Stored, read_answers, read_log
+from labs.exercises.checker.partition_file import Arrival, Record, Stored, name_of, read_answers, read_log
 from labs.exercises.checker.rounds import History, conclude
 from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 from labs.exercises.checker.timeline import timeline
@@ -57,6 +57,11 @@ SEVERAL_UNDER_WAY = [*sent(0), *sent(1, 2, 3, 4, 5, heard=LOST), *sent(1, 2, 3, 
 A_GAP = [*sent(0, 2, 1, 2, 3, 5, 4, 5, 6, 7, 8)]
 
 
+def _access(record: Record | Stored) -> tuple[int, str]:
+    time_ms, _, ip = record.value.partition(",")
+    return int(time_ms), ip
+
+
 class Sending:
     """Nine records of two producers, and a log that outlives the broker."""
 
@@ -70,27 +75,33 @@ class Sending:
         return {"directory": str(self.directory), "records": RECORDS, "script": self._script}
 
     def results(self) -> list[Result]:
-        accesses = [(int(time_ms), ip) for time_ms, _, ip in (each.value.partition(",") for each in self._stored())]
+        accesses = [_access(each) for each in self._stored()]
         return [Result(start, ip, count) for (start, ip), count in count_by_window(accesses).items()]
 
-    def records_of(self, key: Key) -> list[int]:
-        return []
+    def records_of(self, key: Key) -> list[str]:
+        times = Counter(Record(*each[1:]) for each in self._stored())
+        of_key = [each for each in RECORDS if count_by_window([_access(each)]).keys() == {key}]
+        return [name_of(each) for each in of_key if times[each] != 1]
 
     def judged(self, finding: Finding, history: History) -> Finding:
         """Judge the order and the answers too, where the counts are right."""
         if finding.grade is not Grade.PASSED:
             return finding
         stored = self._stored()
-        wrong = partial(
-            dataclasses.replace, finding, grade=Grade.FAILED, symptom=WRONG, timeline=timeline(history.events)
-        )
+
+        def wrong(detail: str, records: Sequence[str], symptom: str = WRONG) -> Finding:
+            lines = timeline(history.events, records)
+            return dataclasses.replace(finding, grade=Grade.FAILED, symptom=symptom, detail=detail, timeline=lines)
+
         for producer in (FIRST, SECOND):
             numbers = [each.sequence for each in stored if each.producer_id == producer]
             if numbers != sorted(numbers):
                 detail = f"the log has the numbers of producer {producer} in the order {', '.join(map(str, numbers))}"
-                return wrong(symptom=OUT_OF_ORDER, detail=detail)
+                pair = next(pair for pair in itertools.pairwise(numbers) if pair[0] > pair[1])
+                swapped = [each for each in RECORDS if each.producer_id == producer and each.sequence in pair]
+                return wrong(detail, [name_of(each) for each in swapped], OUT_OF_ORDER)
         for record, problem in self._bad_answers():
-            return wrong(detail=f"number {record.sequence} of producer {record.producer_id} {problem}")
+            return wrong(f"{name_of(record)} {problem}", [name_of(record)])
         detail = f"{finding.detail}; {len(stored)} records in the log, each once and in its producer's order"
         return dataclasses.replace(finding, detail=detail)
 

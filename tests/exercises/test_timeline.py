@@ -48,6 +48,18 @@ def test_record_1_is_not_record_12():
     assert "handle(record 12)" not in lines
 
 
+def test_record_is_found_by_what_the_lines_call_it():
+    """As exercise 9 does, whose records are known by two numbers."""
+    arrivals = events([f"number {n} of producer {id} arrives" for n in range(15) for id in (7, 8)])
+    lines = told(timeline(arrivals, ["number 1 of producer 8"]))
+    assert lines == [
+        "number 1 of producer 7 arrives",
+        "number 1 of producer 8 arrives",
+        "number 2 of producer 7 arrives",
+        "number 2 of producer 8 arrives",
+    ]
+
+
 def test_gap_is_marked():
     assert GAP[1] in told(timeline(KILLED, [15]))
 

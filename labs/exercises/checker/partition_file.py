@@ -67,7 +67,7 @@ class PartitionFile:
             _append(self._path, [offset, *Record(*record)])
             return offset
 
-        return self._points.call("log.write", write, f"log.write({_name(record)})", lambda at: f"offset {at}")
+        return self._points.call("log.write", write, f"log.write({name_of(record)})", lambda at: f"offset {at}")
 
 
 def serve(
@@ -81,10 +81,10 @@ def serve(
     log, answers = PartitionFile(points, log_of(directory)), answers_of(directory)
     for arrival in _due(records, script, directory):
         record = records[arrival.record]
-        points.journal.write("call", f"{_name(record)} arrives")
+        points.journal.write("call", f"{name_of(record)} arrives")
         answer = function(log, record)
         said = "refused" if answer is None else f"offset {answer}"
-        points.journal.write("call", f"answer to {_name(record)}: {said}{'' if arrival.heard else ', which is lost'}")
+        points.journal.write("call", f"answer to {name_of(record)}: {said}{'' if arrival.heard else ', which is lost'}")
         _append(answers, [*arrival, answer if isinstance(answer, int | None) else repr(answer)])
 
 
@@ -113,7 +113,8 @@ def _due(records: Sequence[Record], script: Sequence[Arrival], directory: Path) 
         yield from (Arrival(number) for number in range(len(records)) if number not in known)
 
 
-def _name(record: Record) -> str:
+def name_of(record: Record) -> str:
+    """Return what the journal calls a record."""
     return f"number {record.sequence} of producer {record.producer_id}"
 
 

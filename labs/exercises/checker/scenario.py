@@ -6,7 +6,7 @@ be there in the end, and how to read what is. The same trial is kept over all ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,8 +28,8 @@ class Trial(Protocol):
     def results(self) -> list[Result]:
         """Read what the code has brought about so far."""
 
-    def records_of(self, key: Key) -> list[int]:
-        """Return the numbers of the source records that belong to a result; none if that says nothing."""
+    def records_of(self, key: Key) -> Sequence[int | str]:
+        """Return the source records that belong to a result, as `timeline` takes them; none if that says nothing."""
 
 
 @dataclass

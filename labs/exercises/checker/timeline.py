@@ -13,11 +13,14 @@ GAP = ("", "…")
 
 
 def timeline(
-    events: Sequence[tuple[int, dict[str, Any]]], records: Sequence[int] = (), ends_badly: bool = False
+    events: Sequence[tuple[int, dict[str, Any]]], records: Sequence[int | str] = (), ends_badly: bool = False
 ) -> list[tuple[str, str]]:
-    """Return (when, what) lines: around what happened to `records`, or else around each kill, and the bad end."""
+    """Return (when, what) lines: around what happened to `records`, or else around each kill, and the bad end.
+
+    A record is named by its number, "record 12", or by what the lines call it.
+    """
     shown = [(run, e) for run, e in events if e["kind"] in ("call", "kill") or (e["kind"] == "end" and _bad(e))]
-    names = [re.compile(rf"record {number}\b") for number in records]
+    names = [re.compile(rf"{f'record {each}' if isinstance(each, int) else re.escape(each)}\b") for each in records]
     about = [n for n, (_, e) in enumerate(shown) if any(name.search(e["what"]) for name in names)]
     kills = [n for n, (_, e) in enumerate(shown) if e["kind"] == "kill"]
     wanted: set[int] = set()
