@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import py4j.java_gateway
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -63,6 +64,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
     for key, value in (wanted | _dotted(settings)).items():
         if key not in submitted:
             builder = builder.config(key, value)
+    _leave_the_root_logger_alone()
     try:
         with interrupts_wait(), _standard_error_to(spark_log()), _interrupts_as_before():
             threading.Thread(target=look_for_numpy, daemon=True).start()  # while the JVM starts
@@ -214,6 +216,15 @@ def _settings(here: bool, quick_start: bool) -> dict[str, str]:
 
 def _dotted(settings: dict[str, str]) -> dict[str, str]:
     return {key.replace("_", "."): value for key, value in settings.items()}
+
+
+def _leave_the_root_logger_alone() -> None:
+    """Let py4j tell its own logger of an interrupted call.
+
+    By itself it calls `logging.exception`, which gives the root logger a handler: from then on every exception that a
+    query passes on is printed with py4j's traceback.
+    """
+    py4j.java_gateway.logging = py4j.java_gateway.logger
 
 
 @contextlib.contextmanager
