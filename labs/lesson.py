@@ -9,6 +9,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.desk.bench import open_bench
     from labs.desk.judged import check, own_or_reference, reference
     from labs.desk.prediction import predict
+    from labs.desk.story import Story
     from labs.desk.ticket import exit_ticket
     from labs.equipment.apart import Apart
     from labs.equipment.doctor import checks
@@ -127,6 +128,7 @@ __all__ = [
     "Request",
     "Result",
     "Stage",
+    "Story",
     "Supervisor",
     "TaskFaults",
     "Until",

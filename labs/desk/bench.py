@@ -5,18 +5,29 @@
     bench.close()
 
 Guarantee: a lesson that was interrupted, or left in the middle, can be run again from its top: the bench that an
-earlier run left open is closed first. Whatever happens to the kernel, broker, JVM and PostgreSQL end with it.
+earlier run left open is closed first. So can a single cell: what it leaves running when it is cut short is stopped, and
+`new_topic`, `copy_topic`, `copy_of` and `fresh` hand it what it found the first time. Whatever happens to the kernel,
+broker, JVM and PostgreSQL end with it.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from IPython.core.getipython import get_ipython
+
+from labs.desk.cut_short import StoppedWithItsCell
 from labs.equipment.apart import kill_all_apart
 from labs.equipment.broker import AnyBroker, Broker, nothing, open_broker
+from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres
+from labs.equipment.topics import create_topic, end_offsets, remove_topics
 from labs.exercises.checker.interpreter import end_idle
 from labs.faults.proxy import Proxy, proxied_broker
 
@@ -35,12 +46,18 @@ class LessonBench:
         self._open.callback(end_idle)
         self._open.callback(kill_all_apart)
         self._spark: SparkSession | None = None
+        self.proxy = None
+        self._topics: set[str] = set()
+        self._names = Counter[str]()
+        cells = StoppedWithItsCell(lambda: self._spark, self._disarm)
+        cells.watch(get_ipython())
+        self._open.callback(cells.unwatch)
         try:
             meanwhile = self._start_spark if spark else nothing
             if proxy:
                 self.broker, self.proxy = self._open.enter_context(proxied_broker(meanwhile))
             else:
-                self.broker, self.proxy = open_broker(meanwhile), None
+                self.broker = open_broker(meanwhile)
                 self._open.callback(self.broker.close)
         except BaseException:
             self.close()
@@ -54,6 +71,49 @@ class LessonBench:
         if self._spark is None:
             raise RuntimeError("this bench has no Spark: it was opened with open_bench(spark=False)")
         return self._spark
+
+    def new_topic(self, name: str, partitions: int = 1) -> str:
+        """Create a topic, and return its name; one that this bench has created before is removed first.
+
+        So a cell that is run again finds it empty. Raises KafkaUnreachable and TopicRefused.
+        """
+        if name in self._topics:
+            remove_topics(self.servers, name)
+        create_topic(self.servers, name, partitions)
+        if name in self._topics:
+            eventually(lambda: set(end_offsets(self.servers, name).values()) == {0})
+        self._topics.add(name)
+        return name
+
+    def copy_topic(self, name: str, to: str) -> str:
+        """Create the topic `to` with the committed records of `name`, headers and all, and return its name.
+
+        A cell that goes on with the copy can be run again. Offsets are the same unless transactions wrote the original.
+        """
+        from confluent_kafka import Producer
+
+        from labs.evidence.readers.decided import SENTINEL
+        from labs.evidence.readers.results import position, read_committed
+
+        self.new_topic(to, len(end_offsets(self.servers, name)))
+        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
+        for record in read_committed(self.servers, name):
+            if record.key() != SENTINEL:
+                at, (_, time_ms) = position(record)[0], record.timestamp()
+                producer.produce(to, record.value(), record.key(), at, timestamp=time_ms, headers=record.headers())
+        producer.flush(60)
+        return to
+
+    def copy_of(self, directory: str | Path) -> str:
+        """Return a copy of a checkpoint, for a cell that uses it up. It is deleted with the bench."""
+        copy = tempfile.mkdtemp(prefix="labs-copy-")
+        self._open.callback(shutil.rmtree, copy, ignore_errors=True)
+        return str(shutil.copytree(directory, copy, dirs_exist_ok=True))
+
+    def fresh(self, name: str) -> str:
+        """Return `name`, then `name.2`, `name.3`, …: a transactional id or sink of which Kafka remembers nothing."""
+        self._names[name] += 1
+        return name if self._names[name] == 1 else f"{name}.{self._names[name]}"
 
     def open_broker(self, settings: dict[str, str]) -> Broker:
         """Start a second Kafka, with settings of its own, which is closed with the bench. Raises BrokerError."""
@@ -88,6 +148,10 @@ class LessonBench:
         from labs.equipment.spark import spark_session
 
         self._spark = spark_session()
+
+    def _disarm(self) -> None:
+        if self.proxy is not None:
+            self.proxy.disarm()
 
     def _stop_spark(self) -> None:
         session, self._spark = self._spark, None

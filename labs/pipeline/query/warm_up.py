@@ -43,9 +43,19 @@ def _steps(spark: SparkSession) -> Iterator[Callable[[], object]]:
     with tempfile.TemporaryDirectory(prefix="labs-warm-") as checkpoint:
         for _ in range(ROUNDS):
             yield lambda: _run_once(spark, checkpoint)
-    jvm: Any = spark._jvm
     for name in KAFKA_CLASSES:
-        yield functools.partial(jvm.java.lang.Class.forName, name)
+        yield functools.partial(_load, spark, name)
+
+
+def load_kafka_classes(spark: SparkSession) -> None:
+    """Load what the source asks Kafka with; return when it is initialised, also where a query is doing so right now."""
+    for name in KAFKA_CLASSES:
+        _load(spark, name)
+
+
+def _load(spark: SparkSession, name: str) -> None:
+    jvm: Any = spark._jvm
+    jvm.java.lang.Class.forName(name)
 
 
 def _run_once(spark: SparkSession, checkpoint: str) -> None:

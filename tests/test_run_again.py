@@ -1,0 +1,132 @@
+"""Every lesson with each cell executed twice in turn, and one cell interrupted before: the second run says the same.
+
+A student runs a cell again because an answer was wrong, or stops one that takes long. What is compared is the output of
+the cells that nbval compares, which is the same each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from tests.lessons import LESSONS
+
+NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
+QUERY_RUNS = "any(query.status['isTriggerActive'] for query in bench.spark.streams.active)"
+
+# Of each lesson a piece of the cell that is interrupted, and when: as soon as this is true, asked in the kernel.
+INTERRUPTED = {
+    "00": ("after_kill.compare(", "not bench.broker.running"),
+    "01": ("query = run(checkpoint)\nresults =", QUERY_RUNS),
+    "02": ("crashed at", QUERY_RUNS),
+    "03": ("restarted = run(", QUERY_RUNS),
+    "04": ("third.compare(", "not bench.broker.running"),
+    "05": ("third.compare(", "'zombie' in globals()"),
+    "06": ("opening = run(", QUERY_RUNS),
+    "07": ('note("nothing broken"', QUERY_RUNS),
+    "08": ("lie_said.compare(", QUERY_RUNS),
+    "09": ("before = {table", QUERY_RUNS),
+    "10": ("report = run_chaos(", "True"),
+    "11": ("with points.armed(held, delivered)", QUERY_RUNS),
+    "12": ("costs = list(measure_cost(", QUERY_RUNS),
+    "13": ("replay_on_kafka(explore(", "True"),
+    "14": ("onward.compare(", "True"),
+    "15": ("yours = crash_after_commit(", QUERY_RUNS),
+}
+# Executed in the kernel before the cell. SIGINT is what Jupyter's "interrupt the kernel" sends.
+INTERRUPT = """
+import os, signal, threading
+from contextlib import suppress
+def _wait_and_interrupt():
+    begun = threading.Event()
+    while not begun.wait(0.05):
+        with suppress(Exception):
+            if {when}:
+                begun.set()
+    os.kill(os.getpid(), signal.SIGINT)
+get_ipython().events.register("pre_run_cell", _begin := lambda info: (
+    get_ipython().events.unregister("pre_run_cell", _begin), threading.Thread(target=_wait_and_interrupt).start()))
+"""
+LEFT = """
+import logging
+print(len(bench.spark.streams.active) if "bench" in globals() and bench._spark else 0, logging.getLogger().handlers)
+"""
+
+
+class Kernel:
+    """A kernel in which the cells of one notebook are executed, in any order and as often as one likes."""
+
+    def __init__(self, client: NotebookClient):
+        self._client = client
+
+    def run(self, cell: NotebookNode) -> list[NotebookNode]:
+        """Execute the cell and return its outputs."""
+        cells = self._client.nb.cells
+        index = next((number for number, each in enumerate(cells) if each is cell), len(cells))
+        if index == len(cells):
+            cells.append(cell)
+        self._client.execute_cell(cell, index)
+        return list(cell.outputs)
+
+    def ask(self, code: str) -> str:
+        """Execute code that is in no lesson, and return what it prints."""
+        return said(self.run(nbformat.v4.new_code_cell(code)))
+
+
+@contextmanager
+def kernel_of(path: Path, notebook: NotebookNode) -> Iterator[Kernel]:
+    resources = {"metadata": {"path": path.parent}}
+    client = NotebookClient(
+        notebook, timeout=400, coalesce_streams=True, kernel_name="python3", resources=resources, allow_errors=True
+    )
+    with client.setup_kernel():
+        yield Kernel(client)
+
+
+def said(outputs: list[NotebookNode]) -> str:
+    """Return the text of outputs, less what their pictures say."""
+    return "\n".join(each.get("text") or each.get("data", {}).get("text/plain", "") for each in outputs)
+
+
+def error_in(outputs: list[NotebookNode]) -> str:
+    return "\n".join(f"{each.ename}: {each.evalue}" for each in outputs if each.output_type == "error")
+
+
+def noise_in(outputs: list[NotebookNode]) -> str:
+    return "".join(each.text for each in outputs if each.output_type == "stream" and each.name == "stderr")
+
+
+def run_interrupted(kernel: Kernel, cell: NotebookNode, when: str) -> None:
+    """Interrupt the cell, and see that nothing goes on which would disturb its next run."""
+    kernel.ask(INTERRUPT.format(when=when))
+    outputs = kernel.run(cell)
+    assert error_in(outputs).startswith("KeyboardInterrupt"), (error_in(outputs), said(outputs))
+    assert not noise_in(outputs)
+    assert kernel.ask(LEFT).strip() == "0 []", "queries that go on, and handlers of the root logger"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_cells_can_be_run_again_and_after_an_interrupt(notebook):
+    lesson = nbformat.read(notebook, as_version=4)
+    marked, when = INTERRUPTED[notebook.name[:2]]
+    [to_interrupt] = [cell for cell in lesson.cells if cell.cell_type == "code" and marked in cell.source]
+    wrong = []
+    with kernel_of(notebook, lesson) as kernel:
+        for cell in [cell for cell in lesson.cells if cell.cell_type == "code" and cell.source.strip()]:
+            if cell is to_interrupt:
+                run_interrupted(kernel, cell, when)
+            first, second = kernel.run(cell), kernel.run(cell)
+            print(cell.source, said(first), error_in(first), said(second), error_in(second), sep="\n---\n")
+            same = said(first) == said(second) or "nbval-check-output" not in cell.metadata.get("tags", [])
+            if not same or error_in(first + second) or noise_in(first + second):
+                wrong.append(f"{cell.source}\n1: {said(first)}{error_in(first)}\n2: {said(second)}{error_in(second)}")
+        assert kernel.ask(LEFT).strip() == "0 []"
+    assert not wrong, "\n\n".join(wrong)
