@@ -1,5 +1,8 @@
 """The one face that lessons and exercises import: everything they use, by the names that they use."""
 
+from IPython.core.getipython import get_ipython
+
+from labs.desk.expected_errors import show_expected_errors_briefly
 from labs.equipment.interrupts import interrupts_wait
 
 with interrupts_wait():  # of packages that are half imported, some cannot be imported again
@@ -57,6 +60,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.pipeline.log.generate import classroom, format_line
     from labs.pipeline.log.log_report import LogReport
     from labs.pipeline.log.replay import close_windows, replay
+    from labs.pipeline.query.acceptance import accepts
     from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
     from labs.pipeline.query.offset_reporter import OffsetReporter
     from labs.pipeline.query.real_time import report_each
@@ -96,6 +100,8 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.schedules.schedule import Event
     from labs.schedules.timeline.timeline import timeline
 
+show_expected_errors_briefly(get_ipython())
+
 __all__ = [
     "FAULT_POINTS",
     "KINDS",
@@ -132,6 +138,7 @@ __all__ = [
     "Supervisor",
     "TaskFaults",
     "Until",
+    "accepts",
     "as_result",
     "attack",
     "audit",
