@@ -6,6 +6,7 @@ the cells that nbval compares, which is the same each time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ INTERRUPTED = {
     "02": ("crashed at", QUERY_RUNS),
     "03": ("restarted = run(", QUERY_RUNS),
     "04": ("third.compare(", "not bench.broker.running"),
-    "05": ("third.compare(", "'zombie' in globals()"),
+    "05": ("zombie = transactional_producer(", "'zombie' in globals()"),
     "06": ("opening = run(", QUERY_RUNS),
     "07": ('note("nothing broken"', QUERY_RUNS),
     "08": ("lie_said.compare(", QUERY_RUNS),
@@ -94,6 +95,17 @@ def said(outputs: list[NotebookNode]) -> str:
     return "\n".join(each.get("text") or each.get("data", {}).get("text/plain", "") for each in outputs)
 
 
+def comparable(text: str) -> str:
+    """Return the text without what counts up, whatever the lesson does: Kafka's producer ids, and names of `fresh`."""
+    lines, end = [], 0
+    for line in text.splitlines():
+        if "producer id" in line:
+            end = line.index("producer id") + len("producer id")
+        lines.append(re.sub(r"-?\d+$", lambda found: "#".rjust(len(found[0])), line[:end]) + line[end:])
+    text = re.sub(r"(producer_id\W+)\d+", r"\1#", "\n".join(lines))
+    return re.sub(r'("sha256": )"\w+"', r"\1#", re.sub(r"\b([a-z]+)\.\d+\b", r"\1", text))  # `fresh` makes job.2 of job
+
+
 def error_in(outputs: list[NotebookNode]) -> str:
     return "\n".join(f"{each.ename}: {each.evalue}" for each in outputs if each.output_type == "error")
 
@@ -111,6 +123,15 @@ def run_interrupted(kernel: Kernel, cell: NotebookNode, when: str) -> None:
     assert kernel.ask(LEFT).strip() == "0 []", "queries that go on, and handlers of the root logger"
 
 
+def test_only_what_kafka_counts_up_is_not_compared():
+    table = "       producer id  epoch\nentry\n1 {}      0"
+    one, other = (table.format(number.rjust(16)) for number in ("0", "1001"))
+    assert comparable(one) == comparable(other)
+    assert comparable(one) != comparable(one.replace("      0", "      1"))
+    assert comparable("(id='job-1', producer_id=0, epoch=0)") == comparable("(id='job.2-1', producer_id=7, epoch=0)")
+    assert comparable("1.5 s, 24 of 48") != comparable("1.5 s, 56 of 48")
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
@@ -125,8 +146,9 @@ def test_cells_can_be_run_again_and_after_an_interrupt(notebook):
                 run_interrupted(kernel, cell, when)
             first, second = kernel.run(cell), kernel.run(cell)
             print(cell.source, said(first), error_in(first), said(second), error_in(second), sep="\n---\n")
-            same = said(first) == said(second) or "nbval-check-output" not in cell.metadata.get("tags", [])
-            if not same or error_in(first + second) or noise_in(first + second):
+            compared = "nbval-check-output" in cell.metadata.get("tags", [])
+            differs = compared and comparable(said(first)) != comparable(said(second))
+            if differs or error_in(first + second) or noise_in(first + second):
                 wrong.append(f"{cell.source}\n1: {said(first)}{error_in(first)}\n2: {said(second)}{error_in(second)}")
         assert kernel.ask(LEFT).strip() == "0 []"
     assert not wrong, "\n\n".join(wrong)

@@ -17,6 +17,7 @@ import contextlib
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,6 @@ class LessonBench:
         self.proxy = None
         self._topics: set[str] = set()
         self._names = Counter[str]()
-        cells = StoppedWithItsCell(lambda: self._spark, self._disarm)
-        cells.watch(get_ipython())
-        self._open.callback(cells.unwatch)
         try:
             meanwhile = self._start_spark if spark else nothing
             if proxy:
@@ -63,6 +61,9 @@ class LessonBench:
             self.close()
             raise
         self.servers: str = self.broker.bootstrap_servers
+        cells = StoppedWithItsCell(lambda: self._spark, self._restorer)
+        cells.watch(get_ipython())
+        self._open.callback(cells.unwatch)
         atexit.register(self.close)
 
     @property
@@ -149,9 +150,19 @@ class LessonBench:
 
         self._spark = spark_session()
 
-    def _disarm(self) -> None:
-        if self.proxy is not None:
-            self.proxy.disarm()
+    def _restorer(self) -> Callable[[], None]:
+        """Return what restores network and broker to what they are now, after a cell that was cut short."""
+        running = self.broker.running
+
+        def restore() -> None:
+            if self.proxy is not None:
+                self.proxy.disarm()
+                self.proxy.heal()
+            if running and not self.broker.running:
+                self.broker.start()
+                print("The broker that the cell had ended is started again.")
+
+        return restore
 
     def _stop_spark(self) -> None:
         session, self._spark = self._spark, None

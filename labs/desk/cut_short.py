@@ -1,8 +1,9 @@
 """What a cell leaves running when it is cut short, by Ctrl-C ("interrupt the kernel") or by an error.
 
 Spark goes on with a streaming query whose `awaitTermination` was interrupted: it would write into the topic that the
-cell writes into when it is run again. And a fault that is armed would strike the wrong request. So both end with the
-cell. A query that was started by an earlier cell goes on.
+cell writes into when it is run again. A fault that is armed would strike the wrong request, and a broker that the cell
+has killed would be missing. So the queries end with the cell, and the rest is as it was before. A query that an earlier
+cell started goes on.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ STOP_TIMEOUT = "20s"  # for a query whose Python function does not return
 class StoppedWithItsCell:
     """From `watch` to `unwatch`: when a cell ends in an exception, the queries that it started are stopped.
 
-    `spark()` is the session or None; `disarm` is called as well.
+    `spark()` is the session or None. `restorer()` is called as a cell begins, and what it returns if it is cut short.
     """
 
-    def __init__(self, spark: Callable[[], SparkSession | None], disarm: Callable[[], object]):
-        self._spark, self._disarm = spark, disarm
+    def __init__(self, spark: Callable[[], SparkSession | None], restorer: Callable[[], Callable[[], object]]):
+        self._spark, self._restorer = spark, restorer
+        self._restore: Callable[[], object] = restorer()
         self._before: set[str] = set()  # the run ids of queries that are not the cell's
         self._cut_short = False
         self._shell: Any = None
@@ -49,11 +51,12 @@ class StoppedWithItsCell:
         if self._cut_short:  # in the middle of `start`: then Spark may have started the query a moment later
             self._stop_started()
         self._cut_short, self._before = False, {str(query.runId) for query in self._active()}
+        self._restore = self._restorer()
 
     def _cell_ended(self, result: Any) -> None:
         self._cut_short = result.error_in_exec is not None
         if self._cut_short:
-            self._disarm()
+            self._restore()
             self._stop_started()
 
     def _stop_started(self) -> None:
