@@ -118,7 +118,7 @@ def run_interrupted(kernel: Kernel, cell: NotebookNode, when: str) -> None:
     """Interrupt the cell, and see that nothing goes on which would disturb its next run."""
     kernel.ask(INTERRUPT.format(when=when))
     outputs = kernel.run(cell)
-    assert error_in(outputs).startswith("KeyboardInterrupt"), (error_in(outputs), said(outputs))
+    assert error_in(outputs).startswith("KeyboardInterrupt"), (error_in(outputs), noise_in(outputs), said(outputs))
     assert not noise_in(outputs)
     assert kernel.ask(LEFT).strip() == "0 []", "queries that go on, and handlers of the root logger"
 
