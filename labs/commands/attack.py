@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labs.equipment.plain_text import one_line
+
 if TYPE_CHECKING:
     from labs.runs.attack.score import Score
     from labs.runs.attack.sinks import WrongSink
@@ -102,7 +104,7 @@ def _play(arguments: argparse.Namespace) -> int:
     if arguments.solve:
         print("\n".join(["In orders:", *(f"    {order}" for order in in_orders(outcome.happened))]))
     else:
-        game = score(arguments.player or _user(), seed, sink.stage, len(orders), outcome.broken, arguments.blind)
+        game = score(one_line(arguments.player or _user(), 60), seed, sink.stage, len(orders), outcome.broken, arguments.blind)
         _print_score(game, sink)
         if arguments.scores:
             add_score(arguments.scores, game)
@@ -123,7 +125,7 @@ def _user() -> str:
 def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> None:
     from labs.runs.attack.source import source_of
 
-    print(f"seed {seed}: " + ("a sink that you do not see" if arguments.blind else sink.name))
+    print(f"seed {seed}: " + ("a sink that you do not see" if arguments.blind else "a sink with one thing wrong in it"))
     if not arguments.blind:
         print(f"\n{source_of(sink.stage)}\n")
     if arguments.hint:
@@ -168,8 +170,7 @@ def _report(outcome: AttackOutcome, show: bool, what: str) -> None:
 
 def _print_score(game: Score, sink: WrongSink) -> None:
     if game.broken:
-        if game.blind:
-            print(f"It was: {sink.name}.")
+        print(f"It was: {sink.name}.")
         print(f"Your orders: {game.steps}; those of the model's shortest schedule: {game.best}.")
 
 
@@ -183,5 +184,5 @@ def _print_table(file: Path) -> int:
 
 
 def _usage(message: str) -> int:
-    print(f"python -m labs attack: {message}", file=sys.stderr)
+    print(f"python -m labs attack: {one_line(message, 2_000)}", file=sys.stderr)
     return 2

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labs.equipment.plain_text import one_line
+
 if TYPE_CHECKING:
     from labs.exercises.checker.report import Report
     from labs.exercises.checker.scenario import Exercise
@@ -26,6 +28,7 @@ EXAMPLES = """examples:
 
 docs/teachers-guide.md has what graders need.
 """
+NOT_ENDED = "the check was started, and did not come to its end: it was stopped, or the machine was"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
         exercise = find_exercise(arguments.exercise)
         for written in filter(None, (arguments.junit, arguments.gradescope)):
             check_writable(written)
-    except ValueError as error:  # UnknownExercise is one
+            if file and written.resolve() == Path(file).resolve():
+                raise ValueError(f"{written} is the file that is to be judged: name another one for the report")
+        # Whatever ends the check, and however: a grader finds a report of this check, and not the one of yesterday.
+        _write_reports(arguments, exercise, Report(arguments.exercise, str(arguments.file or ""), [], NOT_ENDED))
+    except (ValueError, OSError) as error:  # UnknownExercise is a ValueError
         return _usage(str(error))
     console = plain_console(stderr=True)
     try:
@@ -80,17 +87,30 @@ def run(arguments: argparse.Namespace) -> int:
                 starting=lambda scenario: status.update(f"{scenario} …"),
             )
     except NoSource as error:  # a grader is to be told what was handed in, even where that is nothing
-        _for_graders(arguments, exercise, Report(arguments.exercise, str(arguments.file or ""), [], str(error)))
-        return _usage(str(error))
+        return _without_judgement(arguments, exercise, str(error))
     except Exception as error:  # whatever is wrong with the bench is not the student's fault: never exit code 1
         if os.environ.get("LABS_TRACEBACK"):
             raise
-        return _usage(f"could not judge: {type(error).__name__}: {error}")
+        return _without_judgement(arguments, exercise, f"could not be judged: {type(error).__name__}: {error}")
     if file and Path(file).resolve().is_relative_to(DESK):
         notes_of(DESK).add(CHECKED, exercise=report.exercise, verdict=str(report.grade), source=report.source)
+    try:
+        _write_reports(arguments, exercise, report)
+    except OSError as error:
+        return _usage(f"{report.grade}, and the report could not be written: {error}")
     _show(report, arguments)
-    _for_graders(arguments, exercise, report)
+    _tell_github(arguments, exercise, report)
     return report.exit_code
+
+
+def _without_judgement(arguments: argparse.Namespace, exercise: Exercise, why: str) -> int:
+    """Tell graders and the user why nothing was judged: no success, and no fault of the student's."""
+    from labs.exercises.checker.report import Report
+
+    report = Report(arguments.exercise, str(arguments.file or ""), [], why)
+    _write_reports(arguments, exercise, report)
+    _tell_github(arguments, exercise, report)
+    return _usage(why)
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
@@ -106,19 +126,25 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
         report.show(plain_console())
 
 
-def _for_graders(arguments: argparse.Namespace, exercise: Exercise, report: Report) -> None:
-    """Write what was asked for; without a judgement too, but not where the bench is broken: that is no grade."""
-    from labs.exercises.checker.graders import as_gradescope, github_lines, write_summary
+def _write_reports(arguments: argparse.Namespace, exercise: Exercise, report: Report) -> None:
+    """Write the files that were asked for."""
+    from labs.exercises.checker.graders import as_gradescope
 
     if arguments.junit:
         arguments.junit.write_text(report.as_junit(), "utf-8")
     if arguments.gradescope:
         results = as_gradescope(report, exercise, arguments.points, arguments.visibility)
         arguments.gradescope.write_text(json.dumps(results, indent=2), "utf-8")
+
+
+def _tell_github(arguments: argparse.Namespace, exercise: Exercise, report: Report) -> None:
+    """Annotate the run of GitHub Actions, and sum it up."""
+    from labs.exercises.checker.graders import github_lines, write_summary
+
     if arguments.github:
-        print(*github_lines(report, exercise), sep="\n")
         if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
             write_summary(Path(summary), report, exercise)
+        print(*github_lines(report, exercise), sep="\n")
 
 
 def _points(text: str) -> float:
@@ -132,5 +158,5 @@ def _points(text: str) -> float:
 
 
 def _usage(message: str) -> int:
-    print(f"python -m labs check: {message}", file=sys.stderr)
+    print(f"python -m labs check: {one_line(message, 2_000)}", file=sys.stderr)
     return 2

@@ -9,6 +9,7 @@ import os
 import sys
 
 from labs.equipment.interrupts import ended_as_by_ctrl_c
+from labs.equipment.plain_text import plain
 
 # Commands say themselves what there is to say; py4j would log a Ctrl-C, and what fails after it, with all stacks.
 NO_LOG = logging.NullHandler()
@@ -70,5 +71,5 @@ def main(argv: list[str] | None = None) -> int:
     except (RuntimeError, OSError, ValueError) as error:
         if os.environ.get("LABS_TRACEBACK"):
             raise
-        print(f"python -m labs {arguments.command}: {error}", file=sys.stderr)
+        print(f"python -m labs {arguments.command}: {plain(str(error))}", file=sys.stderr)
         return 1

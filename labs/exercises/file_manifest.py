@@ -165,7 +165,7 @@ EXERCISE = Exercise(
         "entry, and nothing that happens before it.",
         "lost/no crash": "Readers go by the manifest: each line of a file in manifest/ is the name of a file.",
         "wrong": "What the manifest publishes must be the lines that were handed in, and nothing else.",
-        "crashed": "After a crash there is what the killed run had written: half a file too.",
+        "crashed after a restart": "After a crash there is what the killed run had written: half a file too.",
     },
     own_kafka=True,  # it needs none
 )

@@ -114,7 +114,7 @@ EXERCISE = Exercise(
         "window about, and what may still change it?",
         "remembers": "Something in the query keeps rows for ever. Each stateful operator (a dropDuplicates too) needs "
         "the watermark and a key that contains the event time to know what it may forget.",
-        "crashed": "Spark refuses some combinations: append mode needs a watermark, on the column of the window, set "
+        "crashed: AnalysisException": "Spark refuses some combinations: append mode needs a watermark, on the column of the window, set "
         "before the aggregation.",
         "nothing done": "Return (counts, output_mode).",
     },

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from labs.room.shape import NUMBER, TEXT, WHOLE, fits, trouble
 from labs.room.state import KEYS, State, empty_state
 
 VERSION = 1
 FRAMES = 2_000
 GAP = 0.2  # seconds between two frames at first
 FILE = "recording.json"
-SHAPE: dict[str, Any] = {"version": int, "title": str, "stage": str, "seconds": (int, float), "frames": list}
+HEAD: dict[str, Any] = {"version": WHOLE, "title": TEXT, "stage": TEXT, "seconds": NUMBER, "frames": list}
 
 # When, and the changes as compressed JSON: as Python's objects they would be 20 times as large.
 Frame = tuple[float, bytes]
@@ -94,7 +95,7 @@ def states(recording: Mapping[str, Any]) -> Iterator[tuple[float, State]]:
 
 def write_recording(recording: dict[str, Any], folder: Path) -> None:
     """Write recording.json into the folder. Raises OSError."""
-    (folder / FILE).write_text(json.dumps(recording, separators=(",", ":"), ensure_ascii=False) + "\n")
+    (folder / FILE).write_text(json.dumps(recording, separators=(",", ":"), ensure_ascii=False) + "\n", "utf-8")
 
 
 def load_recording(folder: str | Path) -> dict[str, Any]:
@@ -102,34 +103,34 @@ def load_recording(folder: str | Path) -> dict[str, Any]:
     path = Path(folder)
     file = path / FILE if path.is_dir() else path
     try:
-        recording = json.loads(file.read_text())
+        recording = json.loads(file.read_text("utf-8"))
     except OSError as error:
         raise RecordingError(
             f"{file} cannot be read: {error.strerror}; expected what the room's `save` wrote"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordingError(f"{file} is no JSON: {error}") from None
-    if trouble := _trouble(recording):
-        raise RecordingError(f"{file} is no recording of the room: {trouble}")
+    if fault := _fault(recording):
+        raise RecordingError(f"{file} is no recording of the room: {fault}")
     return recording
 
 
-def _trouble(recording: Any) -> str:
+def _fault(recording: Any) -> str:
     if not isinstance(recording, dict):
         return "it is no object"
-    for name, kind in SHAPE.items():
-        if not isinstance(recording.get(name), kind):
+    for name, kind in HEAD.items():
+        if not fits(recording.get(name), kind):
             return f"{name} is {recording.get(name)!r:.40}"
     if recording["version"] != VERSION:
         return f"its version is {recording['version']}, and this lab plays version {VERSION}"
     last = float("-inf")
     for number, frame in enumerate(recording["frames"]):
-        if not (isinstance(frame, list) and len(frame) == 2 and type(frame[0]) in (int, float)):
+        if not (isinstance(frame, list) and len(frame) == 2 and fits(frame[0], NUMBER)):
             return f"frame {number} is no [time, changes]"
         if not isinstance(frame[1], dict) or frame[0] < last:
             return f"frame {number} is out of order, or holds no changes"
-        if unknown := frame[1].keys() - set(KEYS):
-            return f"frame {number} has the unknown key {sorted(unknown)[0]!r}"
+        if fault := trouble(frame[1]):
+            return f"frame {number} has {fault}"
         last = frame[0]
     missing = set(KEYS) - (recording["frames"][0][1].keys() if recording["frames"] else set())
     return f"its first frame lacks {sorted(missing)[0]!r}" if missing else ""

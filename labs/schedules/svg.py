@@ -9,8 +9,13 @@ import base64
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from labs.equipment.plain_text import plain
+
 INK, FAINT, BLUE, RED, GREEN, ORANGE = "#222222", "#BBBBBB", "#0072B2", "#D55E00", "#009E73", "#E69F00"
 GREY, PALE, DARK_RED = "#595959", "#F2F2F2", "#A84300"  # of words beside the matter, of a box, of small words in red
+
+
+LONGEST = 1_000_000  # characters of a picture's words
 
 
 class Drawing(str):
@@ -29,13 +34,14 @@ class Drawing(str):
 
 def document(width: int, height: int, title: str, words: str, parts: Iterable[str], size: int = 13) -> Drawing:
     """Return the parts as a picture with a title, and with the words that say the same."""
+    words = plain(words, LONGEST)
     drawing = Drawing(
         "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
                 f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="title words" font-family="sans-serif" '
                 f'font-size="{size}">',
-                f'<title id="title">{escape(title)}</title>',
+                f'<title id="title">{escape(plain(title))}</title>',
                 f'<desc id="words">{escape(words)}</desc>',
                 f'<rect width="{width}" height="{height}" fill="#FFFFFF"/>',
                 *parts,
@@ -60,10 +66,10 @@ def text(
     first: str = "",
 ) -> str:
     """Write words on a white edge, so that a line beneath does not spoil them; `first` comes before them, in bold."""
-    bold = f'<tspan font-weight="bold">{escape(first)}</tspan>: ' if first else ""
+    bold = f'<tspan font-weight="bold">{escape(plain(first))}</tspan>: ' if first else ""
     return (
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" fill="{colour}" font-weight="{weight}" '
-        f'paint-order="stroke" stroke="#FFFFFF" stroke-width="4">{bold}{escape(words)}</text>'
+        f'paint-order="stroke" stroke="#FFFFFF" stroke-width="4">{bold}{escape(plain(words))}</text>'
     )
 
 

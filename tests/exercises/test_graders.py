@@ -120,7 +120,7 @@ def test_github_gets_an_annotation_for_what_did_not_pass_and_the_points():
         "notice title=Autograding report",
     ]
     assert not any("\n" in line or "\r" in line for line in lines)
-    assert "50%25 <b>|[31m%0A::error::obey me%0A\N{SNOWMAN}" in lines[0]
+    assert "50%25 <b>|\\x00\\x1b[31m\\ud800%0A::error::obey me%0A\N{SNOWMAN}" in lines[0]
     assert json.loads(lines[-1].split("::")[2]) == {"totalPoints": 1, "maxPoints": 4}
 
 

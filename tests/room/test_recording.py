@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from labs.room.moving_picture import moving_picture
+from labs.room.publish import RECORDINGS as PUBLISHED
 from labs.room.recording import Recorder, RecordingError, load_recording, write_recording
+from labs.room.shape import COUNTS, SHAPES
 from labs.room.state import KEYS, changes, empty_state
+from labs.room.view import RoomView
+
+RECORDINGS = Path(__file__).parents[2] / PUBLISHED
 
 
 def played(recording, until):
@@ -70,6 +78,12 @@ GOOD = {"version": 1, "title": "t", "stage": "s", "seconds": 1, "frames": [FRAME
         ("[]", "it is no object"),
         ({**GOOD, "version": 2}, "its version is 2"),
         ({**GOOD, "title": None}, "title is None"),
+        ({**GOOD, "title": "\ud800"}, "title is '\\\\ud800'"),
+        ({**GOOD, "version": True}, "version is True"),
+        ({**GOOD, "seconds": float("nan")}, "seconds is nan"),
+        ("[" * 100_000, "is no JSON"),
+        ({**GOOD, "frames": [[float("inf"), empty_state()]]}, "frame 0 is no"),
+        ({**GOOD, "frames": [[10**400, empty_state()]]}, "frame 0 is no"),
         ({**GOOD, "frames": []}, "first frame lacks"),
         ({**GOOD, "frames": [[0.0, {"time": 0}]]}, "first frame lacks 'batches'"),
         ({**GOOD, "frames": [FRAME, [1.0]]}, "frame 1 is no"),
@@ -83,9 +97,96 @@ def test_what_is_no_recording_is_refused_and_says_why(tmp_path, content, said):
         load_recording(tmp_path)
 
 
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return the state of a room in use, of which one value is another, or is not there."""
+    state = empty_state()
+    entry = {"offset": 0, "kind": "row", "state": "open", "producer": 1, "epoch": 0, "batch": 0, "window": "", "ip": ""}
+    state["log"]["entries"] = [{**entry, "count": 1, "copy": False}]
+    state["batches"] = [{"number": 0, "state": "noted", "driver": None, "runs": 1}]
+    state["drivers"] = [{"number": 1, "state": "working", "batch": 0, "epoch": None}]
+    state["brokers"] = [{"number": 1, "state": "running"}]
+    state["chronicle"] = [{"number": 1, "time": 1.0, "strike": "finish", "words": "w", "consequence": ""}]
+    state["report"] = {**{name: 0 for name in COUNTS}, "verdict": "valid", "summary": ""}
+    state["marker"] = {"batch": 0, "epoch": None}
+    *names, last = [int(name) if name.isdigit() else name for name in path.split(".")]
+    part: Any = state
+    for name in names:
+        part = part[name]
+    if value is GONE:
+        del part[last]
+    else:
+        part[last] = value
+    return state
+
+
+GONE = object()
+ODD = {
+    "time": "soon",
+    "stage.name": GONE,
+    "stage.names": "one",
+    "log.entries.0.kind": "letter",
+    "log.entries.0.state": None,
+    "log.entries.0.count": 1.5,
+    "log.entries.0.ip": 7,
+    "log.entries.0.copy": GONE,
+    "log.entries": {"0": 1},
+    "log.end": 10**30,
+    "log.stable": True,
+    "batches.0.state": "lost",
+    "batches.0.runs": None,
+    "drivers.0.state": [],
+    "drivers.0.number": GONE,
+    "brokers.0": "running",
+    "verdict.word": "perhaps",
+    "verdict.lost": "0",
+    "chronicle.0.time": None,
+    "chronicle.0.words": None,
+    "chronicle.0.consequence": "\ud800",
+    "report.verdict": "passed",
+    "report": [],
+    "marker": 3,
+    "readers": None,
+    "network.hold": "perhaps",
+    "possible": [1],
+    "message": {},
+}
+
+
+@pytest.mark.parametrize("path", ODD)
+def test_odd_part_of_a_state_is_named_before_it_is_drawn(tmp_path, path):
+    assert load(tmp_path, changed("message", "as it should be"))
+    with pytest.raises(RecordingError, match=rf"frame 0 has {path.split('.')[0]}") as refused:
+        load(tmp_path, changed(path, ODD[path]))
+    assert str(refused.value).isprintable()
+
+
+def load(folder, state: dict[str, Any]) -> dict[str, Any]:
+    (folder / "recording.json").write_text(json.dumps({**GOOD, "frames": [[0.0, state]]}))
+    return load_recording(folder)
+
+
+@pytest.mark.parametrize("text", ["\x00\x1b[31m", "\ufffe\uffff", "a < b & c > d ]]>", "\u202eabc", "x" * 1_000_000])
+def test_whatever_a_text_says_it_is_drawn(tmp_path, text):
+    for path in ("chronicle.0.words", "chronicle.0.consequence", "stage.name", "verdict.why", "log.entries.0.ip"):
+        recording = load(tmp_path, changed(path, text))
+        view = RoomView(recording=recording)
+        ElementTree.fromstring(view.still())
+        ElementTree.fromstring(moving_picture(recording, pictures=2))
+        assert view.as_html()
+
+
+@pytest.mark.parametrize("file", sorted(RECORDINGS.glob("*.json")), ids=lambda file: file.stem)
+def test_published_recordings_can_be_played(file):
+    assert load_recording(file)["frames"]
+
+
 def test_a_folder_without_one_is_refused(tmp_path):
     with pytest.raises(RecordingError, match="cannot be read"):
         load_recording(tmp_path)
+
+
+def test_every_part_of_a_state_has_a_shape():
+    assert SHAPES.keys() == set(KEYS)
 
 
 def test_changes_are_whole_values_of_what_is_different():

@@ -14,7 +14,7 @@ from typing import Any
 from labs.evidence.auditor.verdict import Audit
 from labs.exercises.checker.batch_steps import NoBatch, Unreadable, every_interleaving, stage_of, undisturbed
 from labs.exercises.checker.finding import DOUBLED, LOST, WRONG, Finding, Grade
-from labs.exercises.checker.rounds import EXAMPLES
+from labs.exercises.checker.rounds import EXAMPLES, History, ended_badly
 from labs.exercises.checker.scenario import Lab, Scenario
 from labs.exercises.checker.timeline import timeline
 from labs.schedules.conformance import played, walk
@@ -36,8 +36,7 @@ def the_steps(lab: Lab, scenario: Scenario) -> Finding:
     run = lab.process.run("batch", {}, began)
     finding = partial(_finding, scenario, began, timeline=timeline([(1, event) for event in run.events]))
     if not run.well:
-        last = f"\nits last output:\n{run.output}" if run.output else ""
-        return finding(grade=Grade.FAILED, symptom=run.ending, detail=f"{run.detail}{last}")
+        return ended_badly(scenario, History([run]), began)
     [answer] = [event for event in run.events if event["kind"] == "answer"]
     try:
         if answer["texts"] is None:

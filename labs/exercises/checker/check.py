@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from labs.equipment.plain_text import first_line
 from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.finding import Finding, Grade
+from labs.exercises.checker.journal import NOT_JUDGED
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import Exercise, Lab
 from labs.exercises.checker.source_code import read_source
@@ -41,11 +44,13 @@ def check(
     servers: str | None = None,
     fail_fast: bool = False,
     starting: Callable[[str], object] = lambda scenario: None,
+    judged: Callable[[Finding], object] = lambda finding: None,
 ) -> Report:
     """Judge the code for exercise `name`: a .py or .ipynb file, executed cells (`In`), or the exercise's notebook.
 
     A failed smoke scenario ends the check, as does any with `fail_fast`. `servers` is a Kafka to use; by default
-    one is started. `starting` is told each scenario. Raises UnknownExercise, NoSource.
+    one is started. `starting` is told each scenario, `judged` what was found. A scenario that cannot be judged is unknown
+    and says why. Raises UnknownExercise, NoSource, and what starting Kafka raises.
     """
     began, exercise = time.monotonic(), find_exercise(name)
     code = read_source(name, source)
@@ -61,12 +66,27 @@ def check(
                 findings.append(Finding(scenario=scenario.name, action=scenario.action, grade=Grade.NOT_RUN))
                 continue
             starting(scenario.name)
-            finding = scenario.judge(lab, scenario)
+            finding, broken = _judge(lab, scenario)
             if finding.grade is not Grade.PASSED:
                 finding = dataclasses.replace(finding, hint=exercise.hint(finding))
-                ended = scenario.smoke or fail_fast
+                ended = scenario.smoke or fail_fast or broken
+            judged(finding)
             findings.append(finding)
     return Report(name, code.name, findings, exercise.epilogue(findings), time.monotonic() - began)
+
+
+def _judge(lab: Lab, scenario: Scenario) -> tuple[Finding, bool]:
+    """Return what a scenario found, and whether that was left unfinished: then nothing follows from it about the code."""
+    try:
+        return scenario.judge(lab, scenario), False
+    except Exception as error:
+        if os.environ.get("LABS_TRACEBACK"):
+            raise
+        detail = f"could not be judged: {type(error).__name__}: {first_line(str(error))}"
+        unknown = Finding(
+            scenario=scenario.name, action=scenario.action, grade=Grade.UNKNOWN, symptom=NOT_JUDGED, detail=detail
+        )
+        return unknown, True
 
 
 def _kafka(servers: str | None, exercise: Exercise) -> AbstractContextManager[str]:

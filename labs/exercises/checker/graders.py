@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any, Literal
 
 from labs.exercises.checker.finding import Finding, Grade
-from labs.exercises.checker.report import Report, particulars, printable
+from labs.exercises.checker.report import Report, particulars
 from labs.exercises.checker.scenario import Exercise
 
 Visibility = Literal["visible", "hidden", "after_due_date", "after_published"]
@@ -42,7 +42,7 @@ def as_gradescope(
     return {
         "score": round(each * sum(passed), 4),
         "execution_time": round(report.seconds, 1),
-        "output": printable(f"{report.exercise}, {report.source}: {report.grade}\n{report.note}".strip()),
+        "output": f"{report.exercise}, {report.source}: {report.grade}\n{report.note}".strip(),
         "output_format": "text",
         "test_output_format": "text",
         "test_name_format": "text",
@@ -108,11 +108,11 @@ def _told(finding: Finding) -> str:
     told = [finding.action, _symptom(finding), particulars(finding)]
     if finding.grade is Grade.UNKNOWN:
         told.insert(0, "Unknown, which is not a success:")
-    return printable("\n".join(filter(None, told)))
+    return "\n".join(filter(None, told))
 
 
 def _symptom(finding: Finding) -> str:
-    return printable(": ".join(filter(None, (finding.symptom, finding.detail))))
+    return ": ".join(filter(None, (finding.symptom, finding.detail)))
 
 
 def _command(kind: str, title: str, message: str) -> str:

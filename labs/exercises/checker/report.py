@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from labs.equipment.plain_text import one_line, plain
 from labs.exercises.checker.finding import Finding, Grade
 
 WIDTH = 118
@@ -31,6 +32,10 @@ class Report:
     findings: list[Finding]
     note: str = ""
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", one_line(self.source))
+        object.__setattr__(self, "note", plain(self.note))
 
     @property
     def grade(self) -> Grade:
@@ -60,14 +65,16 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """A line for each scenario that was run, without times: the same each time for the same code."""
+        """A line for each scenario that was run, with its reason if it did not pass, and without times.
+
+        It is the same each time for the same code.
+        """
         lines = []
         for finding in self.findings:
             if finding.grade is Grade.NOT_RUN:
                 continue
-            wrong = f"{finding.lost} lost, {finding.doubled} doubled" if finding.lost or finding.doubled else ""
-            what = ": ".join(filter(None, (finding.symptom, wrong))) if finding is self.first_problem else ""
-            lines.append(f"{finding.scenario}: {finding.grade}{f' ({what})' if what else ''}")
+            why = f" ({finding.reason})" if finding in self.problems and finding.reason else ""
+            lines.append(f"{finding.scenario}: {finding.grade}{why}")
         return "\n".join([*lines, self.note] if self.note and not lines else lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,9 +106,8 @@ class Report:
             )
             kinds = {Grade.FAILED: "failure", Grade.UNKNOWN: "error", Grade.NOT_RUN: "skipped"}
             if kind := kinds.get(finding.grade):
-                ElementTree.SubElement(
-                    case, kind, message=printable(f"{finding.symptom}: {finding.detail}")
-                ).text = particulars(finding)
+                told = ElementTree.SubElement(case, kind, message=f"{finding.symptom}: {finding.detail}")
+                told.text = particulars(finding)
         ElementTree.indent(suite)
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
@@ -173,11 +179,4 @@ def _heading(finding: Finding) -> str:
 
 def particulars(finding: Finding) -> str:
     """Return what is known of a scenario beside its symptom, as lines of plain text."""
-    return printable("\n".join(filter(None, [*finding.examples, *map(" ".join, finding.timeline), finding.hint])))
-
-
-def printable(text: str) -> str:
-    """Drop what XML cannot contain, nor anything that is to be read: a student's output may hold anything."""
-    return "".join(
-        c for c in text if c in "\n\t" or (ord(c) >= 32 and not 0xD800 <= ord(c) < 0xE000 and ord(c) < 0xFFFE)
-    )
+    return "\n".join(filter(None, [*finding.examples, *map(" ".join, finding.timeline), finding.hint]))

@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from labs.equipment.plain_text import one_line
 from labs.evidence.auditor.audit import Anomaly, Audit, Result, Verdict, audit
 from labs.evidence.auditor.observed import Key
 from labs.exercises.checker.crash_points import Crash
@@ -35,6 +36,12 @@ class History:
     @property
     def kills(self) -> int:
         return sum(event["kind"] == "kill" for run in self.runs for event in run.events)
+
+    @property
+    def start(self) -> int:
+        """Return the how manyeth start of the code the last run's end belongs to, from 1; a Spark run has several."""
+        undisturbed = sum(run.ending == "returned" for run in self.runs[:-1])
+        return 1 + self.kills + undisturbed
 
     @property
     def events(self) -> list[tuple[int, dict[str, Any]]]:
@@ -106,10 +113,7 @@ def conclude(
     seconds = round(time.time() - began, 1)
     finding = partial(Finding, scenario=scenario.name, action=scenario.action, seconds=seconds)
     if not last.well:
-        after = " after a restart" if history.kills else ""
-        detail = f"{last.detail}{after}" + (f"\nits last output:\n{last.output}" if last.output else "")
-        lines = timeline(history.events, [], ends_badly=True)
-        return finding(grade=Grade.FAILED, symptom=last.ending, detail=detail, timeline=lines)
+        return ended_badly(scenario, history, began)
     if history.runs[0].did_nothing:
         return finding(grade=Grade.UNKNOWN, symptom="nothing done", detail="the function did nothing")
     try:
@@ -143,6 +147,34 @@ def conclude(
     )
 
 
+def ended_badly(scenario: Scenario, history: History, began: float) -> Finding:
+    """Return the finding on code that did not return: how its last run ended, in which of its starts, and where."""
+    last, start = history.runs[-1], history.start
+    when = "in its first run" if start == 1 else f"in start {start}, after {_crashes(history.kills)}"
+    if start > 1 and not history.kills:
+        when = "when it was started once more; nothing had crashed"
+    if last.error:
+        detail = f"your code raised {one_line(last.detail, 500)}, {when}"
+    else:
+        detail = one_line(last.detail, 500) + (f", {when}" if last.judged and start > 1 else "")
+    output = "".join(f"\n  | {one_line(line)}" for line in last.output.splitlines())
+    return Finding(
+        scenario=scenario.name,
+        action=scenario.action,
+        seconds=round(time.time() - began, 1),
+        grade=Grade.FAILED if last.judged else Grade.UNKNOWN,
+        symptom=last.ending,
+        detail=detail + (f"\nits last output:{output}" if output else ""),
+        cause=last.error,
+        restarted=start > 1,
+        timeline=timeline(history.events, [], ends_badly=True),
+    )
+
+
+def _crashes(number: int) -> str:
+    return "1 crash" if number == 1 else f"{number} crashes"
+
+
 def _differences(trial: Trial, observed: list[Result]) -> tuple[list[Key], list[Key], list[Key]]:
     """Return the results that are lost or too small, those doubled or too large, and those that nobody expects."""
     times = Counter((result.window_start, result.ip) for result in observed)
@@ -160,5 +192,5 @@ def _wrong(trial: Trial) -> bool:
 
 
 def _numbers(verdict: Audit, history: History) -> str:
-    kills = f"{history.kills} crash{'es' if history.kills > 1 else ''}; " if history.kills else ""
+    kills = f"{_crashes(history.kills)}; " if history.kills else ""
     return f"{kills}{verdict.delivered} of {verdict.expected} results are there with the right count"

@@ -58,7 +58,9 @@ class Scenario:
 class Exercise:
     """An exercise: `entry` calls the student's code in its process, `hints` has a sentence per symptom.
 
-    A hint for one scenario has the key "SYMPTOM/SCENARIO". `epilogue` may say something about all findings. `warm`:
+    A hint for one scenario has the key "SYMPTOM/SCENARIO"; one for a cause "SYMPTOM: CAUSE", such as
+    "crashed: NameError"; other exceptions have "crashed at once" and "crashed after a restart". `seconds` is how long a check of a right solution
+    takes, roughly. `epilogue` may say something about all findings. `warm`:
     the process takes long to start, and serves several runs. `own_kafka`: its judges start the Kafka that they need.
     """
 
@@ -71,16 +73,45 @@ class Exercise:
     epilogue: Callable[[list[Finding]], str] = lambda findings: ""
     warm: bool = False
     own_kafka: bool = False
+    seconds: int = 30
 
     def hint(self, finding: Finding) -> str:
         """Return the hint that fits a finding best."""
-        keys = (f"{finding.symptom}/{finding.scenario}", finding.symptom)
-        return next((h for key in keys for hints in (self.hints, HINTS) if (h := hints.get(key))), "")
+        symptom, when = finding.symptom, "after a restart" if finding.restarted else "at once"
+        for keys, several in (
+            ((f"{symptom}/{finding.scenario}", f"{symptom}: {finding.cause}"), (self.hints, HINTS)),
+            ((f"{symptom} {when}", symptom), (self.hints,)),
+            ((f"{symptom} {when}", symptom), (HINTS,)),
+        ):
+            for key in keys:
+                for hints in several:
+                    if hint := hints.get(key):
+                        return hint
+        return ""
 
 
+LOOP = "Each loop needs an end: poll() returns None when the topic is read to its end."
+DATABASE = (
+    "The database is SQLite, by Python's sqlite3: the task names its tables and their columns. Values go in as ? with a "
+    "tuple behind the statement: execute('… WHERE ip = ?', (ip,))."
+)
 HINTS = {
-    "hung": "Each loop needs an end: poll() returns None when the topic is read to its end.",
-    "crashed": "Run your code in your head after a restart: what does it find that the first run did not?",
+    "not judged": "This is neither passed nor failed. Try once more; what stands above says what is in the way.",
+    "hung": LOOP,
+    "crashed at once": "Nothing had crashed before: this has nothing to do with a restart. Correct the line that is named.",
+    "crashed after a restart": "Run your code in your head after a restart: what does it find that the first run did "
+    "not?",
+    "crashed: NameError": "The checker runs this code alone: a name, a function or an import of another cell is not "
+    "there. Define or import it in the same cell, and check how it is spelled.",
+    "crashed: UnboundLocalError": "A name that is assigned anywhere in a function belongs to the function: give it a "
+    "value before it is read.",
+    "crashed: AttributeError": "What you were handed has no such method, or you did not get what you expected: poll() "
+    "returns None at the end of the topic. Compare with what the task says you are handed.",
+    "crashed: EndIgnored": LOOP,
+    "crashed: OperationalError": DATABASE,
+    "crashed: ProgrammingError": DATABASE,
+    "crashed: IntegrityError": "The database refused the statement: the row is there already. Say in the statement what "
+    "is to happen then: INSERT OR IGNORE …, or INSERT … ON CONFLICT (…) DO UPDATE SET ….",
     "syntax error": "Python could not read the file. Correct the line that is named.",
     "import error": "Use what the exercise hands in and the standard library; check the name of what you import.",
     "missing": "Keep the names of the functions as in the skeleton: the checker calls them by name.",

@@ -31,7 +31,7 @@ Access = tuple[int, str]
 class Round:
     """One run of the query: what it reads, what ought to come out, in how large batches, and the faults.
 
-    `also` looks at the run and returns a complaint, or nothing.
+    `also` looks at the run and returns a complaint, or nothing; `cause` returns what the code was seen to do, for a hint.
     """
 
     accesses: list[Access]
@@ -39,6 +39,7 @@ class Round:
     records_per_batch: int
     faults: tuple[tuple[str, int, str], ...] = ()
     also: Callable[[Run], str] = field(default=lambda run: "", compare=False)
+    cause: Callable[[Run], str] = field(default=lambda run: "", compare=False)
 
     @property
     def kills(self) -> bool:
@@ -89,6 +90,8 @@ def spark_scenarios(function: str, rounds: list[tuple[str, str, Round]]) -> tupl
                 finding = dataclasses.replace(
                     finding, grade=Grade.FAILED, symptom="remembers", detail=complaint, timeline=lines
                 )
+            if finding.failed and not finding.cause:
+                finding = dataclasses.replace(finding, cause=round_.cause(runs[0]))
             return finding
 
         return Scenario(name, done, judge, smoke)

@@ -19,9 +19,11 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from labs.equipment.plain_text import first_line
 from labs.exercises.checker.crash_points import Crash, CrashPoints
 from labs.exercises.checker.journal import RunJournal
 from labs.exercises.checker.student_module import Unusable, find, load
@@ -41,17 +43,42 @@ def run(spec: dict[str, Any], journal: RunJournal) -> None:
     except Unusable as error:
         journal.write("end", str(error), ending=error.kind)
     except SystemExit as error:
-        journal.write("end", f"sys.exit({error.code!r}) was called{_where(error, shown)}", ending="exited")
+        code = first_line(_safely(repr, error.code))
+        journal.write("end", f"sys.exit({code}) was called{_where(error, shown)}", ending="exited")
     except SyntaxError as error:
         at = f"line {error.lineno}: " if error.filename == shown else ""
         journal.write("end", f"{at}{error.msg}", ending="syntax error")
     except MemoryError as error:
         journal.write("end", f"MemoryError{_where(error, shown)}", ending="out of memory")
     except BaseException as error:
-        detail = f"{type(error).__name__}: {error}{_where(error, shown)}"
-        journal.write("end", detail, ending="import error" if isinstance(error, ImportError) else "crashed")
+        where = _where(error, shown)
+        ending = "import error" if isinstance(error, ImportError) else "crashed"
+        if not where and journal.phase not in ("load", "call"):  # the checker's own tools, before the code was called
+            ending = "not judged"
+        journal.write("end", f"{_in_words(error)}{where}", ending=ending, error=type(error).__name__)
     else:
         journal.write("end", "returned", ending="returned")
+
+
+def _in_words(error: BaseException) -> str:
+    """Return an exception in one line: of what Spark made of it, the cause."""
+    name = type(error).__name__
+    if str(type(error).__module__).startswith(("py4j", "pyspark")):
+        from labs.pipeline.query.query_failure import why
+
+        said = _safely(why, error)
+    else:
+        said = _safely(str, error)
+    said = first_line(said)
+    return f"{name}: {said}" if said else name
+
+
+def _safely(describe: Callable[[Any], str], what: object) -> str:
+    """Describe what the code made: that may raise, too."""
+    try:
+        return describe(what)
+    except Exception as error:
+        return f"(it cannot be shown: that raises {type(error).__name__})"
 
 
 def _where(error: BaseException, shown: str) -> str:

@@ -20,7 +20,7 @@ class Unusable(Exception):
 
 def load(file: str, shown_as: str) -> types.ModuleType:
     """Execute the student's file as a module."""
-    source = Path(file).read_text()
+    source = Path(file).read_text("utf-8")
     linecache.cache[shown_as] = (len(source), None, source.splitlines(keepends=True), shown_as)
     module = types.ModuleType("student")
     module.__file__ = shown_as

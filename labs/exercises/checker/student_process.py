@@ -16,7 +16,7 @@ from labs.equipment.child_process import resident_bytes
 from labs.equipment.eventually import eventually
 from labs.exercises.checker.crash_points import Crash
 from labs.exercises.checker.interpreter import IDLE, Interpreter, take
-from labs.exercises.checker.journal import read_journal
+from labs.exercises.checker.journal import NOT_JUDGED, NOT_WRITTEN, TornJournal, read_journal
 
 LAST_LINES = 5
 
@@ -37,7 +37,8 @@ class Run:
     """One run of the student's code, by its ending.
 
     "returned", "killed" (by the checker, as planned), "hung", "out of memory", "too much output", "crashed",
-    "syntax error", "import error", "missing" (function), "signature", "exited" (sys.exit), "vanished".
+    "syntax error", "import error", "missing" (function), "signature", "exited" (sys.exit), "vanished"; "not judged" if
+    the run left no evidence, or the checker's own tools failed: that is not the code's doing, nor is it a success.
     """
 
     ending: str
@@ -55,6 +56,16 @@ class Run:
         return sum(event["kind"] == "point" and event["what"] == point for event in self.events)
 
     @property
+    def judged(self) -> bool:
+        """Tell whether the run says anything about the code."""
+        return self.ending != NOT_JUDGED
+
+    @property
+    def error(self) -> str:
+        """Return the name of the exception that ended the run, if one did."""
+        return str(self.events[-1].get("error", "")) if self.ending in ("crashed", "import error") else ""
+
+    @property
     def did_nothing(self) -> bool:
         """Tell whether the code returned without having used anything that it was handed."""
         return self.ending == "returned" and not any(event["kind"] == "point" for event in self.events)
@@ -69,7 +80,7 @@ class StudentProcess:
     def __init__(self, source: str, shown_as: str, entry: str, directory: Path, limits: Limits, warm: bool = False):
         self.directory, self._entry, self._shown_as, self.limits = directory, entry, shown_as, limits
         self._file, self._warm = directory / "student_source.py", warm
-        self._file.write_text(source)
+        self._file.write_text(source, "utf-8", "backslashreplace")  # a notebook may hold lone surrogates
         self._runs = 0
 
     def run(self, function: str, tools: dict[str, Any], began: float, crash: Crash | None = None) -> Run:
@@ -93,11 +104,15 @@ class StudentProcess:
                     "crash": {"point": crash.point, "nth": crash.nth} if crash else None,
                 }
             )
-            exceeded = self._watch(interpreter, place)
-            serves_on = self._warm and not exceeded and _ending(place) == "returned"
-            if not serves_on:
+            try:
+                exceeded = self._watch(interpreter, place)
+                serves_on = self._warm and not exceeded and _ending(read_journal(place / "journal")) == "returned"
+                if not serves_on:
+                    interpreter.process.kill()
+                run = self._judge(interpreter, exceeded, place)
+            except TornJournal as error:
                 interpreter.process.kill()
-            run = self._judge(interpreter, exceeded, place)
+                return Run(NOT_JUDGED, str(error), "", [])
             if serves_on:
                 IDLE.append(interpreter)
             return run
@@ -106,22 +121,31 @@ class StudentProcess:
                 interpreter.close()
 
     def _watch(self, interpreter: Interpreter, place: Path) -> tuple[str, str] | None:
-        """Wait for the end of the run; return the limit that it exceeded, as (ending, detail), if any."""
-        phase, since = "start", time.monotonic()
+        """Wait for the end of the run; return the limit that it exceeded, as (ending, detail), if any.
+
+        Raises TornJournal.
+        """
+        phase, since, known = "start", time.monotonic(), 0
         limits, process = self.limits, interpreter.process
         seconds = {"load": limits.load_seconds, "call": limits.seconds}
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.05)
                 return None
-            if _ending(place):
+            events = read_journal(place / "journal")
+            if len(events) < known:
+                raise TornJournal("events have gone from the journal of the run; did the code delete or empty it?")
+            known = len(events)
+            if _ending(events):
                 return None
-            phases = [event["what"] for event in read_journal(place / "journal") if event["kind"] == "phase"]
+            phases = [event["what"] for event in events if event["kind"] == "phase"]
             if phases and " ".join(phases) != phase:
                 phase, since = " ".join(phases), time.monotonic()
             now = phases[-1] if phases else "start"
             allowed = seconds.get(now, limits.bench_seconds)
             if time.monotonic() - since > allowed:
+                if now not in seconds:
+                    return NOT_JUDGED, f"what the code works with was not ready within {allowed:g} s ({now})"
                 at = _where_it_hangs(process.group, place, self._shown_as)
                 return "hung", f"it did not end within {allowed:g} s{at}"
             if interpreter.printed() > limits.output * 1e6:
@@ -130,7 +154,10 @@ class StudentProcess:
                 return "out of memory", f"it used {used:,.0f} MB; {limits.memory:,} MB are allowed"
 
     def _judge(self, interpreter: Interpreter, exceeded: tuple[str, str] | None, place: Path) -> Run:
+        """Tell how the run ended. Raises TornJournal."""
         events, code = read_journal(place / "journal"), interpreter.process.exit_code
+        if events and (events[0]["kind"], events[0]["what"]) != ("phase", "load"):
+            raise TornJournal("the journal of the run lacks its beginning; did the code empty it?")
         lines = interpreter.tail().splitlines()[-LAST_LINES:]
         output = "\n".join(line[:200] for line in lines if line.strip())
         last = events[-1] if events else {"kind": "", "what": ""}
@@ -140,6 +167,8 @@ class StudentProcess:
             ending, detail = last["ending"], last["what"]
         elif last["kind"] == "kill" and code == -signal.SIGKILL:
             ending, detail = "killed", last["what"]
+        elif code == NOT_WRITTEN:
+            raise TornJournal("the journal of the run could not be written: is the disk full, or did the code close it?")
         else:
             assert code is not None  # only a process that has said how its run ended may serve on
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code} (os._exit?)"
@@ -147,9 +176,8 @@ class StudentProcess:
         return Run(ending, detail, output, events)
 
 
-def _ending(place: Path) -> str | None:
+def _ending(events: list[dict[str, Any]]) -> str | None:
     """Return how the run ended, by its own word; None if it has not said so yet."""
-    events = read_journal(place / "journal")
     return events[-1]["ending"] if events and events[-1]["kind"] == "end" else None
 
 

@@ -10,6 +10,7 @@ LONGEST = 24  # lines
 BEFORE, AFTER = 4, 3  # lines around a kill
 RESTART = ("", "— the process is started again —")
 GAP = ("", "…")
+KILLS = ("SIGKILL ", "crash ")  # how the journal calls what the checker did
 
 
 def timeline(
@@ -37,7 +38,10 @@ def timeline(
         wanted.update(n for start in starts for n in range(start - AFTER, start + BEFORE))
     if not wanted:
         wanted.update(range(len(shown) - 2 * BEFORE, len(shown)))
-    return _lines(shown, sorted(n for n in wanted if 0 <= n < len(shown)))
+    wanted = {n for n in wanted if 0 <= n < len(shown)}
+    # What was killed between two lines that are shown is shown too: without it, nobody knows why there is a second run.
+    wanted.update(n for n, (_, e) in enumerate(shown) if e["kind"] == "kill" and min(wanted) < n < max(wanted))
+    return _lines(shown, sorted(wanted))
 
 
 def _lines(shown: Sequence[tuple[int, dict[str, Any]]], chosen: list[int]) -> list[tuple[str, str]]:
@@ -51,7 +55,15 @@ def _lines(shown: Sequence[tuple[int, dict[str, Any]]], chosen: list[int]) -> li
             lines.append(GAP)
         lines.append((f"run {run}, {event['when']:.2f} s", event["what"].splitlines()[0] if event["what"] else ""))
         previous = n
-    return lines if len(lines) <= LONGEST else [*lines[: LONGEST - 1], GAP]
+    if len(lines) <= LONGEST:
+        return lines
+    kept = lines[: LONGEST - 1]
+    left_out = [shown[n][1] for n in chosen if shown[n][1]["kind"] == "kill"][sum(map(_is_kill, kept)) :]
+    return [*kept, ("", f"… {len(left_out)} more of these crashes, and what follows") if left_out else GAP]
+
+
+def _is_kill(line: tuple[str, str]) -> bool:
+    return line[1].startswith(KILLS)
 
 
 def _bad(event: dict[str, Any]) -> bool:

@@ -41,18 +41,21 @@ VERBS = {
     "commits": "commit",
     "notes": "note",
 }
+LONGEST = 160  # characters of an order
 REQUESTS = ("fence", "row", "marker", "commit")  # what the network can be told to hold, repeat or lose
 
+DIGITS = "[0-9]{1,9}"  # no driver, batch or row needs more, and Python reads no number of thousands
+
 NOUN = re.compile(
-    r"(?:the )?(?:(?P<nth>first|second) )?(?P<step>plan|epoch|reading|row|marker|commit|note)(?: (?P<row>\d+))?"
-    r" of batch (?P<batch>\d+)(?: of driver (?P<driver>\d+))?"
+    r"(?:the )?(?:(?P<nth>first|second) )?(?P<step>plan|epoch|reading|row|marker|commit|note)"
+    rf"(?: (?P<row>{DIGITS}))? of batch (?P<batch>{DIGITS})(?: of driver (?P<driver>{DIGITS}))?"
 )
 VERB = re.compile(
-    rf"driver (?P<driver>\d+) (?:(?P<verb>{'|'.join(VERBS)})|sends row (?P<row>\d+) of) batch (?P<batch>\d+)"
+    rf"driver (?P<driver>{DIGITS}) (?:(?P<verb>{'|'.join(VERBS)})|sends row (?P<row>{DIGITS}) of) batch (?P<batch>{DIGITS})"
 )
 ORDER = re.compile(
-    r"(?P<verb>crash|freeze|wake) driver (?P<driver>\d+)(?: (?P<when>.+))?"
-    r"|(?P<carry>hold|repeat|lose) (?P<request>.+? of batch \d+(?: of driver \d+)?)(?: (?P<then>.+))?"
+    rf"(?P<verb>crash|freeze|wake) driver (?P<driver>{DIGITS})(?: (?P<when>.+))?"
+    r"|(?P<carry>hold|repeat|lose) (?P<request>.+? of batch [0-9]+(?: of driver [0-9]+)?)(?: (?P<then>.+))?"
     r"|(?P<fault>restore an older checkpoint|expire the marker|time out)(?: (?P<at>.+))?"
 )
 
@@ -107,8 +110,11 @@ def parse_orders(lines: Iterable[str]) -> list[Order]:
 
 
 def _order(line: int, text: str) -> Order:
-    said = text.lower().rstrip(".")
-    example = next((each for each in EXAMPLES if each.split()[0] == said.split()[0]), None)
+    if len(text) > LONGEST:  # longer than any order can be
+        text = f"{text[:LONGEST]}…"
+    said = text.lower().rstrip(". ")
+    verb = said.partition(" ")[0]
+    example = next((each for each in EXAMPLES if each.split()[0] == verb), None)
     if example is None:
         verbs = ", ".join(each.split()[0] for each in EXAMPLES)
         raise ScheduleError(f"line {line}: {text!r} is no order; they begin with {verbs}: {EXAMPLES[0]}")

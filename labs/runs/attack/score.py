@@ -52,7 +52,8 @@ def read_scores(file: Path) -> list[Score]:
     """Return the games in a file, oldest first; none if there is no file yet. Raises ValueError, with the line."""
     if not file.exists():
         return []
-    return [_read(file, n, line) for n, line in enumerate(text_of(file, errors="replace").splitlines(), 1)]
+    text = text_of(file, errors="replace")
+    return [_read(file, n, line) for n, line in enumerate(text.removesuffix("\n").split("\n"), 1) if text]
 
 
 def _read(file: Path, number: int, line: str) -> Score:
@@ -60,7 +61,7 @@ def _read(file: Path, number: int, line: str) -> Score:
         game = Score(**json.loads(line))
         if [type(each) for each in game] == TYPES:
             return game
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         pass
     raise ValueError(f"{file}, line {number} is no score: nothing was written; mend that line, or name another file")
 
