@@ -28,6 +28,8 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from tornado import web
 from traitlets.config import Config
+from voila import server_extension
+from voila.static_file_handler import TemplateStaticFileHandler
 
 NOTEBOOK = "room.ipynb"
 PAGE = f"/voila/render/{NOTEBOOK}"
@@ -106,6 +108,32 @@ class RoomServer(ServerApp):
         signal.signal(signal.SIGINT, self._signal_stop)
 
 
+class TemplateFiles(TemplateStaticFileHandler):
+    """Serves the files of Voilà's templates, to anybody; whatever path is none of them is not found.
+
+    Voilà's own fails at a path without its two slashes, without `static`, or with a NUL in it: an error of the server's.
+    """
+
+    @classmethod
+    def get_absolute_path(cls, root: str, path: str) -> str:
+        try:
+            return super().get_absolute_path(root, path)
+        except (ValueError, AssertionError, UnboundLocalError, OSError) as error:
+            raise web.HTTPError(HTTPStatus.NOT_FOUND) from error
+
+    def parse_url_path(self, url_path: str) -> str:
+        try:
+            return super().parse_url_path(url_path)
+        except (ValueError, AssertionError) as error:
+            raise web.HTTPError(HTTPStatus.NOT_FOUND) from error
+
+    def validate_absolute_path(self, root: str, absolute_path: str) -> str | None:
+        try:
+            return super().validate_absolute_path(root, absolute_path)
+        except (ValueError, AssertionError, OSError) as error:
+            raise web.HTTPError(HTTPStatus.NOT_FOUND) from error
+
+
 def admit(visitor: JupyterHandler, notebook: nbformat.NotebookNode, cwd: str) -> None:
     """Let a visitor see the page. Raises HTTPError for one that another site has sent without the token.
 
@@ -146,6 +174,7 @@ def configuration(port: int, folder: Path, browser: bool) -> Config:
 
 
 def main(port: str, folder: str, *browser: str) -> None:
+    setattr(server_extension, TemplateStaticFileHandler.__name__, TemplateFiles)  # Voilà has no setting for it
     server = RoomServer(config=configuration(int(port), Path(folder), bool(browser)))
     server.initialize(argv=[], find_extensions=False)
     server.start()

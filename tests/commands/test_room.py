@@ -130,6 +130,23 @@ def test_nobody_gets_in_without_the_token(visitor):
     assert kernels(visitor) == [], "who was refused has opened a room"
 
 
+NO_FILES = (
+    *("", "x", "room", "room/static", "room/x/y", "none/static/x", "room/static/%00", "%00/static/x", "%2e%2e/static/x"),
+    *("room%2Fstatic%2F%00", "room/static/" + "x" * 5_000, "room/static/..%2f..%2fconf.json", "room/static/%e2%80%a8"),
+    *("room/static", "room//static//x", "%ff", "room/static/%ff", "a%0d%0ab/static/x", "room%5Cstatic%5Cx"),
+)
+
+
+@pytest.mark.long
+def test_path_of_no_file_is_not_found_and_no_error_of_the_server(visitor):
+    for method in ("GET", "HEAD"):
+        for path in NO_FILES:
+            assert visitor.ask(f"/voila/templates/{path}", method)[0] in (400, 403, 404), path
+        for path in ("/%00", "/%ff", "/static/%00", "/voila/static/%00", "/voila/render/%00", "/files/%00"):
+            assert visitor.ask(path, method)[0] < 500, path
+    assert visitor.ask("/voila/templates/room/static/no_formulas.js")[0] == 200
+
+
 @pytest.mark.long
 def test_what_else_a_server_of_jupyter_has_is_not_there(visitor):
     shown = {"Authorization": f"token {visitor.token}"}
