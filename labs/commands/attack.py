@@ -104,7 +104,9 @@ def _play(arguments: argparse.Namespace) -> int:
     if arguments.solve:
         print("\n".join(["In orders:", *(f"    {order}" for order in in_orders(outcome.happened))]))
     else:
-        game = score(one_line(arguments.player or _user(), 60), seed, sink.stage, len(orders), outcome.broken, arguments.blind)
+        game = score(
+            one_line(arguments.player or _user(), 60), seed, sink.stage, len(orders), outcome.broken, arguments.blind
+        )
         _print_score(game, sink)
         if arguments.scores:
             add_score(arguments.scores, game)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   python -m labs check --list
-  python -m labs check commit_order                      the exercise's notebook, as it was saved
+  python -m labs check commit_order                      your cell on the desk, as it was saved
   python -m labs check commit_order mine.py              a file (.py or .ipynb)
   python -m labs check commit_order mine.py --junit report.xml
   python -m labs check commit_order mine.py --gradescope results.json --points 20
@@ -33,7 +33,9 @@ NOT_ENDED = "the check was started, and did not come to its end: it was stopped,
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("exercise", nargs="?", help="its name; --list shows them")
-    parser.add_argument("file", nargs="?", help="your solution (default: the exercise's notebook on your desk)")
+    parser.add_argument(
+        "file", nargs="?", help="your solution (default: your cell on the desk: the exercise's or the lesson's)"
+    )
     parser.add_argument("--list", action="store_true", help="list the exercises")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.add_argument("--fail-fast", action="store_true", help="stop at the first scenario that does not pass")
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
-    from labs.desk.desk import DESK, notebook_on
+    from labs.desk.desk import DESK, solution_on
     from labs.desk.notes import CHECKED, notes_of
     from labs.equipment.text_file import check_writable
     from labs.exercises.catalogue import EXERCISES
@@ -66,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.exercise:
         return _usage("name an exercise; `python -m labs check --list` shows them")
-    file = arguments.file or notebook_on(DESK, arguments.exercise)
+    file = arguments.file or solution_on(DESK, arguments.exercise)
     try:
         exercise = find_exercise(arguments.exercise)
         for written in filter(None, (arguments.junit, arguments.gradescope)):

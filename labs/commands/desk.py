@@ -9,10 +9,12 @@ import argparse
 from pathlib import Path
 
 from labs.desk.desk import DESK, lay_out
+from labs.equipment.plain_text import one_line
 
 EXAMPLES = """examples:
   python -m labs desk
-  python -m labs desk --reset 03        lesson 03 anew; yours is kept beside it
+  python -m labs desk --reset 03        lesson 03 anew (or --reset 3); yours is kept beside it
+  python -m labs desk --reset one_transaction      an exercise anew, by its name
   python -m labs desk ~/exactly-once
 """
 
@@ -29,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         (laid.new, "laid down"),
         (laid.renewed, "renewed: the course has changed it, and you had not"),
         (laid.beside, "laid beside yours: the course has changed it, and so have you"),
+        (laid.same, "not reset: it is as the course has it"),
         (laid.kept, "your own, kept under this name"),
         (laid.gone, "no longer in the course; left where it is"),
     ):
@@ -37,5 +40,5 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             for name in names:
                 print(f"{name}: {what}")
-    print(f"your desk: {desk}" + ("" if laid != type(laid)() else ", up to date"))
+    print(f"your desk: {one_line(str(desk))}" + ("" if laid != type(laid)() else ", up to date"))
     return 0

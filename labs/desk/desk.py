@@ -1,7 +1,8 @@
 """The student's desk: a folder of one's own with the lessons and exercises, their outputs removed.
 
 Guarantee: what a student changed is never overwritten. A lesson that the course has changed meanwhile is laid down
-anew if nobody touched it; otherwise the fresh one is laid beside it, as `NAME.fresh.ipynb`. Where it stops: two runs
+anew if nobody touched it; otherwise the fresh one is laid beside it, as `NAME.fresh.ipynb`. So it is where something
+else has a lesson's name: a folder, a link that leads nowhere, a file that may not be read. Where it stops: two runs
 at once on one desk are not told apart.
 """
 
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from labs.desk.notes import MANIFEST
+from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.source_code import NoSource, read_source
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = ROOT / "notebooks"
@@ -35,6 +38,7 @@ class Laid:
     new: list[str] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
     beside: list[str] = field(default_factory=list)  # fresh ones beside what a student changed
+    same: list[str] = field(default_factory=list)  # was to be reset, and is as the course has it
     kept: list[str] = field(default_factory=list)  # a student's, moved aside by a reset
     gone: list[str] = field(default_factory=list)  # the course has them no longer; left as they are
 
@@ -48,65 +52,120 @@ def lay_out(desk: Path = DESK, reset: str | None = None, lessons: Path = LESSONS
     if not sources:
         raise DeskError(f"there are no lessons in {lessons}")
     laid, manifest = Laid(), _manifest(desk)
-    again = _chosen(reset, sources) if reset else None
-    for name, source in sources.items():
-        fresh = _stripped(source, desk / name, lessons)
-        target, was = desk / name, manifest.get(name)
-        if not target.exists():
-            laid.new.append(name)
-        elif name == again and was != _sum(target.read_bytes()):
-            laid.kept.append(_move_aside(target))
-        elif was == _sum(fresh) and name != again:
-            continue
-        elif was == _sum(target.read_bytes()):
-            laid.renewed.append(name)
-        else:
-            target = _beside(target, was)
-            laid.beside.append(str(target.relative_to(desk)))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(fresh)
-        manifest[name] = _sum(fresh)
-    laid.gone = sorted(name for name in manifest if name not in sources and (desk / name).exists())
-    (desk / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    again = None if reset is None else _chosen(reset, sources)
+    try:
+        for name, source in sources.items():
+            _lay(name, _stripped(source, desk / name, lessons), desk, again, manifest, laid)
+        laid.gone = sorted(name for name in manifest if name not in sources and (desk / name).exists())
+        (desk / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    except OSError as error:
+        raise DeskError(
+            f"{error.filename or desk} cannot be written: {(error.strerror or str(error)).lower()}"
+        ) from error
     return laid
 
 
-def notebook_on(desk: Path, exercise: str) -> Path | None:
-    """Return the notebook of an exercise on a desk, or None where there is none."""
-    found = sorted((desk / "exercises").glob(f"[0-9]*_{exercise}.ipynb")) if exercise.isidentifier() else []
-    return found[0] if (desk / MANIFEST).exists() and found else None
+def _lay(name: str, fresh: bytes, desk: Path, again: str | None, manifest: dict[str, str], laid: Laid) -> None:
+    """Lay one lesson down where that is due, and note in `manifest` and `laid` what was done. Raises OSError."""
+    target, was = desk / name, manifest.get(name)
+    there, untouched = os.path.lexists(target), was is not None and was == _sum_of(target)
+    if not there:
+        laid.new.append(name)
+    elif name == again and untouched and was == _sum(fresh):
+        laid.same.append(name)
+        return
+    elif name == again and not untouched:
+        laid.kept.append(str(_move_aside(target).relative_to(desk)))
+    elif was == _sum(fresh) and name != again:
+        return
+    elif untouched:
+        laid.renewed.append(name)
+    else:
+        target = _beside(target, was)
+        laid.beside.append(str(target.relative_to(desk)))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(fresh)
+    manifest[name] = _sum(fresh)
+
+
+def solution_on(desk: Path, exercise: str, lessons: Path = LESSONS) -> Path | None:
+    """Return the notebook on a desk in which a student has worked on an exercise, or None where there is none.
+
+    That may be the exercise's own, or a lesson that has the same cell: of those whose cell was changed, the one that
+    was saved last; if none was, the exercise's own.
+    """
+    if not (desk / MANIFEST).exists() or exercise not in EXERCISES:
+        return None
+    asks = f'check("{exercise}", In'
+    notebooks = _notebooks(lessons)
+    own = [path for path in notebooks if path.stem.partition("_")[2] == exercise]
+    others = [path for path in notebooks if path not in own and asks in path.read_text("utf-8").replace("\\", "")]
+    names = [name for path in (*own, *others) if (desk / (name := path.relative_to(lessons))).is_file()]
+    changed = [name for name in names if _cell(exercise, desk / name) not in (None, _cell(exercise, lessons / name))]
+    found = max(changed, key=lambda name: (desk / name).stat().st_mtime) if changed else next(iter(names), None)
+    return None if found is None else desk / found
+
+
+def _cell(exercise: str, notebook: Path) -> str | None:
+    """Return the code for an exercise in a notebook; None where there is none."""
+    try:
+        return read_source(exercise, notebook).text
+    except NoSource:
+        return None
 
 
 def _notebooks(lessons: Path) -> list[Path]:
-    return sorted(path for path in lessons.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+    found = (path for path in lessons.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+    return sorted(path for path in found if path.is_file())
 
 
 def _manifest(desk: Path) -> dict[str, str]:
     """Return the sum of each lesson as it was laid down. Raises DeskError where the folder is somebody else's."""
-    if desk.exists() and not desk.is_dir():
-        raise DeskError(f"{desk} is a file; name a folder for the desk")
-    if not (desk / MANIFEST).exists():
-        if desk.is_dir() and any(desk.iterdir()):
-            raise DeskError(f"{desk} is no desk and not empty: nothing was written; name an empty folder, or a new one")
-        desk.mkdir(parents=True, exist_ok=True)
-        return {}
+    if os.path.lexists(desk) and not desk.is_dir():
+        what = "a link that leads nowhere" if desk.is_symlink() and not desk.exists() else "a file"
+        raise DeskError(f"{desk} is {what}; name a folder for the desk")
     try:
-        manifest = json.loads((desk / MANIFEST).read_text())
-    except ValueError:
+        if not (desk / MANIFEST).exists():
+            if desk.is_dir() and any(desk.iterdir()):
+                raise DeskError(
+                    f"{desk} is no desk and not empty: nothing was written; name an empty folder, or a new one"
+                )
+            desk.mkdir(parents=True, exist_ok=True)
+            return {}
+        text = (desk / MANIFEST).read_bytes()
+    except OSError as error:
+        raise DeskError(f"{error.filename or desk} cannot be used: {(error.strerror or str(error)).lower()}") from error
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
         manifest = None
     if not isinstance(manifest, dict):  # then every lesson counts as changed by the student
         return {}
-    return manifest
+    return {name: sum_ for name, sum_ in manifest.items() if isinstance(sum_, str)}
 
 
 def _chosen(reset: str, sources: dict[str, Path]) -> str:
-    stem = Path(reset).stem
-    found = [name for name in sources if stem in (Path(name).stem, Path(name).stem.partition("_")[0], name)]
-    lessons = [name for name in found if "/" not in name] or found
-    if len(lessons) != 1:
+    """Return the file of a lesson by its number, with or without a zero, or of any notebook by its name.
+
+    Raises DeskError.
+    """
+    wanted = reset.removesuffix(".ipynb")
+    if re.fullmatch("[0-9]{1,4}", wanted):
+        found = [
+            name for name in sources if "/" not in name and name.partition("_")[0].lstrip("0") == wanted.lstrip("0")
+        ]
+    else:
+        found = [name for name in sources if wanted in _names_of(name)]
+    if len(found) != 1:
         known = ", ".join(sorted(Path(name).stem for name in sources))
-        raise DeskError(f"there is no lesson {reset!r}; there are: {known}")
-    return lessons[0]
+        raise DeskError(f"there is no lesson {reset[:60]!r}; there are: {known}")
+    return found[0]
+
+
+def _names_of(name: str) -> tuple[str, ...]:
+    """Return what a notebook may be called: exercises/3_one_transaction, 3_one_transaction, one_transaction."""
+    stem = Path(name).stem
+    return name.removesuffix(".ipynb"), stem, stem.partition("_")[2]
 
 
 def _stripped(source: Path, target: Path, lessons: Path) -> bytes:
@@ -131,19 +190,27 @@ def _stripped(source: Path, target: Path, lessons: Path) -> bytes:
 def _beside(target: Path, was: str | None) -> Path:
     """Return where a fresh lesson goes beside the student's: not over one that the student went on in."""
     beside, number = target.with_suffix(".fresh.ipynb"), 1
-    while beside.exists() and _sum(beside.read_bytes()) != was:
+    while os.path.lexists(beside) and _sum_of(beside) != was:
         number += 1
         beside = target.with_suffix(f".fresh-{number}.ipynb")
     return beside
 
 
-def _move_aside(target: Path) -> str:
+def _move_aside(target: Path) -> Path:
     """Give what lies there a name that nothing has, and return it."""
     number = 1
-    while (aside := target.with_suffix(f".mine-{number}.ipynb")).exists():
+    while os.path.lexists(aside := target.with_suffix(f".mine-{number}.ipynb")):
         number += 1
     target.rename(aside)
-    return aside.name
+    return aside
+
+
+def _sum_of(path: Path) -> str | None:
+    """Return the sum of a file; None for what is none, or may not be read."""
+    try:
+        return _sum(path.read_bytes()) if path.is_file() and not path.is_symlink() else None
+    except OSError:
+        return None
 
 
 def _sum(content: bytes) -> str:

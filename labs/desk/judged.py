@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import linecache
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
+from labs.desk.check_progress import CheckProgress
 from labs.desk.notes import CHECKED, notes_of
 from labs.exercises.checker.check import check as judge
+from labs.exercises.checker.check import find_exercise
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.source_code import MARK, solution_of
 
@@ -56,7 +59,7 @@ def check(
     """Judge the code for exercise `name` as `labs.exercises.checker.check.check` does, and note the verdict."""
     if source is not None and not isinstance(source, str | Path):
         source = [*source, *executed.cells]
-    report = judge(name, source, servers=servers, fail_fast=fail_fast)
+    report = _judge(name, source, servers, fail_fast)
     notes_of().add(CHECKED, exercise=name, verdict=str(report.grade), source=report.source)
     return report
 
@@ -68,7 +71,35 @@ def own_or_reference(attempt: Report, *, servers: str | None = None) -> Report:
         return attempt
     solution = solution_of(attempt.exercise)
     print(f"The reference solution of {attempt.exercise}, to compare yours with:\n\n{solution.read_text()}")
-    return judge(attempt.exercise, solution, servers=servers)
+    return _judge(attempt.exercise, solution, servers)
+
+
+def _judge(
+    name: str, source: str | Path | Iterable[str] | None, servers: str | None, fail_fast: bool = False
+) -> Report:
+    """Judge, and show meanwhile how far that is. Where the bench is closed, the checker starts a Kafka of its own."""
+    progress = CheckProgress(find_exercise(name))
+    try:
+        return judge(
+            name,
+            source,
+            servers=servers if servers and _listens(servers) else None,
+            fail_fast=fail_fast,
+            starting=progress.starting,
+            judged=progress.judged,
+        )
+    finally:
+        progress.close()
+
+
+def _listens(servers: str) -> bool:
+    """Tell whether anybody is there: "Run All" ends with a closed bench, and then the check is tried again."""
+    host, _, port = servers.partition(",")[0].rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def reference(name: str, function: str) -> Callable[..., object]:

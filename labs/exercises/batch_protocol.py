@@ -41,6 +41,7 @@ EXERCISE = Exercise(
     name="batch_protocol",
     task="The steps of a batch, in an order that no interleaving breaks.",
     entry="labs.exercises.checker.calls:with_nothing",
+    seconds=30,
     scenarios=(
         Scenario("the steps", "batch() is called, and its steps are read.", the_steps, smoke=True),
         Scenario("nobody disturbs", "One driver in the model, on a quiet network.", nobody_disturbs, smoke=True),

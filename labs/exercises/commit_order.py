@@ -79,6 +79,7 @@ EXERCISE = Exercise(
     name="commit_order",
     task="A consumer loop that loses nothing; then one that doubles nothing. Which can you have?",
     entry="labs.exercises.checker.calls:with_handler",
+    seconds=30,
     scenarios=(*_scenarios("lose_nothing", DOUBLED), *_scenarios("double_nothing", LOST)),
     hints={
         "lost": "A commit says: never show me these again. At the kill, was everything that you had committed also "

@@ -28,7 +28,9 @@ NO_MARKER, OUTSIDE, NOT_READ = "no marker", "marker outside", "marker not read"
 
 def what_became_of_the_marker(run: Run) -> str:
     """Return what is wrong with how a run used the marker, as far as its calls show it."""
-    marks = [event["what"] for event in run.events if event["what"].startswith("kafka.mark(") and event["kind"] == "call"]
+    marks = [
+        event["what"] for event in run.events if event["what"].startswith("kafka.mark(") and event["kind"] == "call"
+    ]
     if not run.reached("before kafka.mark"):
         return NO_MARKER
     if any(", producer)" not in mark for mark in marks):
@@ -40,7 +42,13 @@ def _round(*faults: tuple[str, int, str]) -> Round:
     """Four windows of 4 IPs, a batch for each, and a request 10 s later; batches 2 to 5 publish a window each."""
     accesses = list(classroom(windows=4, clients=4, per_window=3))
     expected = count_by_window(accesses)
-    return Round([*accesses, (accesses[-1][0] + CLOSING_DELAY_MS, CLOSING_IP)], expected, PER_WINDOW, faults, cause=what_became_of_the_marker)
+    return Round(
+        [*accesses, (accesses[-1][0] + CLOSING_DELAY_MS, CLOSING_IP)],
+        expected,
+        PER_WINDOW,
+        faults,
+        cause=what_became_of_the_marker,
+    )
 
 
 def _raise(point: str, *batches: int) -> Round:
@@ -51,6 +59,7 @@ EXERCISE = Exercise(
     name="exactly_once_sink",
     task="The foreachBatch sink with a marker.",
     entry="labs.exercises.checker.spark_calls:with_sink",
+    seconds=60,
     scenarios=spark_scenarios(
         "publish",
         [
@@ -80,22 +89,23 @@ EXERCISE = Exercise(
     hints={
         "doubled": "A batch was committed, and its repetition was too. Spark repeats it under the same batch_id: what "
         "could the repetition look at to recognise it? And can a crash come between the rows and that?",
-        f"doubled: {NO_MARKER}": "A batch was committed, and its repetition was too: nothing says that it was there. Let "
-        "each batch leave a mark, kafka.mark, and look at the last one, kafka.last_batch(), before you write.",
-        f"doubled: {OUTSIDE}": "There is a mark, in a step of its own behind the commit: a crash came between the two, and "
-        "the repetition found no mark. Make it a part of the transaction: kafka.mark(batch_id, producer).",
+        f"doubled: {NO_MARKER}": "A batch was committed, and its repetition was too: nothing says that it was there. "
+        "Let each batch leave a mark, kafka.mark, and look at the last one, kafka.last_batch(), before you write.",
+        f"doubled: {OUTSIDE}": "There is a mark, in a step of its own behind the commit: a crash came between the two, "
+        "and the repetition found no mark. Make it a part of the transaction: kafka.mark(batch_id, producer).",
         f"doubled: {NOT_READ}": "Each batch is marked, and nobody looks: the repetition has to ask kafka.last_batch() "
         "before it writes, and to leave out what is there.",
-        f"lost: {OUTSIDE}": "The mark was visible before the rows were committed: a crash came between the two, and the "
-        "repetition took the batch for done. The mark must be visible together with the rows: kafka.mark(batch_id, "
+        f"lost: {OUTSIDE}": "The mark was visible before the rows were committed: a crash came between the two, and "
+        "the repetition took the batch for done. The mark must be visible together with the rows: kafka.mark(batch_id, "
         "producer), before producer.commit_transaction().",
         "doubled/no crash": "Nothing crashed, and rows are there twice: how often does each row reach produce()?",
         "lost": "A batch was marked, and its rows were not committed, so the repetition was left out. The mark must be "
         "visible together with the rows, not before: kafka.mark(batch_id, producer).",
         "lost/no crash": "Nothing crashed, and rows are missing: is each transaction committed? Is a batch taken for "
         "done that is not?",
-        "crashed after a restart": "If it is Spark's state that is missing: a batch that is left out must still be executed, to "
-        "nowhere: rows.write.format('noop').mode('overwrite').save(). Executing it is what moves Spark's state on.",
+        "crashed after a restart": "If it is Spark's state that is missing: a batch that is left out must still be "
+        "executed, to nowhere: rows.write.format('noop').mode('overwrite').save(). Executing it is what moves Spark's "
+        "state on.",
         "nothing done": "Begin with a producer: kafka.new_producer().",
         "hung": "Was a transaction begun and left open? The next one waits for it.",
     },

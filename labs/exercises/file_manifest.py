@@ -131,6 +131,7 @@ EXERCISE = Exercise(
     name="file_manifest",
     task="Publish each batch once as files, with nothing but a rename that is one step.",
     entry="labs.exercises.checker.calls:with_files",
+    seconds=15,
     scenarios=(
         Scenario("no crash", "Publishes four batches, and is then started once more.", with_readers(), smoke=True),
         Scenario(

@@ -65,6 +65,7 @@ EXERCISE = Exercise(
     name="idempotent_consumer",
     task="Deduplicate downstream of an at-least-once topic, across restarts.",
     entry="labs.exercises.checker.calls:with_database",
+    seconds=25,
     scenarios=(
         Scenario(
             "no crash",

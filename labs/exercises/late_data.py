@@ -84,6 +84,7 @@ EXERCISE = Exercise(
     name="late_data",
     task="Choose watermark and output mode so that stated late events count.",
     entry="labs.exercises.checker.spark_calls:with_stream",
+    seconds=40,
     scenarios=spark_scenarios(
         "query",
         [
@@ -114,8 +115,8 @@ EXERCISE = Exercise(
         "window about, and what may still change it?",
         "remembers": "Something in the query keeps rows for ever. Each stateful operator (a dropDuplicates too) needs "
         "the watermark and a key that contains the event time to know what it may forget.",
-        "crashed: AnalysisException": "Spark refuses some combinations: append mode needs a watermark, on the column of the window, set "
-        "before the aggregation.",
+        "crashed: AnalysisException": "Spark refuses some combinations: append mode needs a watermark, on the column "
+        "of the window, set before the aggregation.",
         "nothing done": "Return (counts, output_mode).",
     },
     limits=Limits(seconds=150, memory=5_000),

@@ -8,7 +8,8 @@ table `counts`, each request exactly once, wherever the consumer was killed.
 
 `consumer` has poll(), commit() and seek(offset), which makes the record at that offset the next one. `database`
 is a sqlite3 connection with the tables
-`counts (window_start, ip, count, PRIMARY KEY (window_start, ip))` and `position (next_offset)`, both empty at first.
+`counts (window_start, ip, count, PRIMARY KEY (window_start, ip))` and `position (next_offset)`, both empty at first: an
+UPDATE finds no row there until an INSERT has made one, and says nothing of it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ EXERCISE = Exercise(
     name="one_transaction",
     task="Results and offsets into one SQLite transaction.",
     entry="labs.exercises.checker.calls:with_database",
+    seconds=25,
     scenarios=(
         Scenario(
             "no crash",
@@ -81,7 +83,8 @@ EXERCISE = Exercise(
         "doubled": "Requests were counted twice: the count was durable, and the position behind it was not. Look for "
         "the kill between the two. One transaction has no between.",
         "doubled/no crash": "Nothing crashed, but the second start counted records again. Where does it begin, and "
-        "which offset is the *next* one: that of the last record, or one more?",
+        "which offset is the *next* one: that of the last record, or one more? `position` is empty at first, and an "
+        "UPDATE that finds no row changes nothing and raises nothing: the timeline says → 0 rows.",
         "lost": "Requests were never counted: the position was durable before their count was. Put both into the same "
         "transaction, and commit once.",
         "lost/no crash": "Nothing crashed, and counts are too small. Two equal lines are two requests: did you take "

@@ -141,6 +141,7 @@ EXERCISE = Exercise(
     name="sequence_numbers",
     task="What the broker does with the numbers of an idempotent producer.",
     entry="labs.exercises.checker.calls:with_log",
+    seconds=5,
     scenarios=(
         Scenario("nothing is lost", "Two producers send nine records; two are equal.", through(CALM), smoke=True),
         Scenario("an answer is lost", "Twice: the record is sent again at once.", through(ONE_ANSWER_LOST)),

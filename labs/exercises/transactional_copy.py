@@ -45,6 +45,7 @@ EXERCISE = Exercise(
     name="transactional_copy",
     task="Consume, transform, produce, with send_offsets_to_transaction.",
     entry="labs.exercises.checker.calls:with_producer",
+    seconds=15,
     scenarios=(
         Scenario(
             "no crash",
@@ -66,8 +67,8 @@ EXERCISE = Exercise(
         "lost/no crash": "Nothing crashed, and results are missing for a read_committed reader: is every transaction "
         "committed, the last one too?",
         "wrong": "The topic holds something else than the results: the value is JSON with window_start, ip, count.",
-        "crashed: KafkaException": "init_transactions() once per process, then begin_transaction() … commit_transaction() per "
-        "transaction. The error above says which step Kafka did not expect.",
+        "crashed: KafkaException": "init_transactions() once per process, then begin_transaction() … "
+        "commit_transaction() per transaction. The error above says which step Kafka did not expect.",
     },
     limits=Limits(seconds=20),
 )

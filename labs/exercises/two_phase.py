@@ -50,6 +50,7 @@ EXERCISE = Exercise(
     name="two_phase",
     task="Recover prepared transactions after a crash: which to commit, which to abort?",
     entry="labs.exercises.checker.calls:with_prepared",
+    seconds=20,
     scenarios=(
         Scenario(
             "decided or not",

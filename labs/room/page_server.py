@@ -111,7 +111,7 @@ class RoomServer(ServerApp):
 class TemplateFiles(TemplateStaticFileHandler):
     """Serves the files of Voilà's templates, to anybody; whatever path is none of them is not found.
 
-    Voilà's own fails at a path without its two slashes, without `static`, or with a NUL in it: an error of the server's.
+    Voilà's own fails at a path without its two slashes, without `static`, or with a NUL in it: a 500.
     """
 
     @classmethod

@@ -1,7 +1,7 @@
 """What each part of the room's state is made of, to tell a recording that can be shown from one that cannot.
 
-The words are in labs/room/state.py; here are the types, as Python writes them. Guarantee: a state that fits is drawn, in
-the browser and as a picture, whatever numbers and texts are in it. Where it stops: it may make no sense.
+The words are in labs/room/state.py; here are the types, as Python writes them. Guarantee: a state that fits is drawn,
+in the browser and as a picture, whatever numbers and texts are in it. Where it stops: it may make no sense.
 """
 
 from __future__ import annotations

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from labs.commands.main import main
+from labs.equipment.eventually import eventually
 from labs.exercises import solutions
 from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.report import WHAT_IS_COUNTED
@@ -97,3 +100,66 @@ def test_wrong_command_line_has_exit_code_2_and_says_why(capsys, arguments):
 def test_list_names_every_exercise(capsys):
     assert main(["check", "--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(EXERCISES)
+
+
+@pytest.fixture
+def reports(tmp_path):
+    """The options by which graders are told, and where."""
+    junit, results = tmp_path / "report.xml", tmp_path / "results.json"
+    return junit, results, ["--junit", str(junit), "--gradescope", str(results)]
+
+
+def told(junit: Path, results: Path) -> str:
+    """Return what graders are told of a check without a verdict."""
+    suite = ElementTree.parse(junit).getroot()
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    graded = json.loads(results.read_text())
+    assert (graded["score"], graded["tests"][0]["status"]) == (0, "failed")
+    error = suite.find(".//error")
+    assert error is not None
+    message = (error.get("message") or "").removeprefix(": ")
+    assert message in graded["tests"][0]["output"]
+    return message
+
+
+@pytest.mark.long
+def test_kafka_that_is_not_there_is_told_to_every_grader_and_is_no_verdict(capsys, monkeypatch, reports):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    junit, results, options = reports
+    results.write_text('{"score": 10, "output": "of yesterday"}')
+    assert main(["check", "commit_order", str(SOLUTIONS / "commit_order.py"), *options]) == 2
+    assert "could not be judged: KafkaUnreachable: no Kafka answers at 127.0.0.1:1" in capsys.readouterr().out
+    assert "could not be judged: KafkaUnreachable: no Kafka answers at 127.0.0.1:1" in told(junit, results)
+
+
+@pytest.mark.long
+def test_check_that_was_stopped_leaves_no_report_of_yesterday(tmp_path, reports):
+    (file := tmp_path / "mine.py").write_text("while True:\n    pass\n")
+    junit, results, options = reports
+    results.write_text('{"score": 10, "output": "of yesterday"}')
+    command = [sys.executable, "-m", "labs", "check", "sequence_numbers", str(file), *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    eventually(lambda: junit.exists() and results.read_text().count("did not come to its end"), timeout=60)
+    process.kill()
+    process.wait()
+    assert "did not come to its end" in told(junit, results)
+
+
+def test_report_is_not_written_over_what_is_to_be_judged(capsys, tmp_path):
+    (file := tmp_path / "mine.py").write_text("x = 1\n")
+    assert main(["check", "sequence_numbers", str(file), "--junit", f"{tmp_path}/../{tmp_path.name}/mine.py"]) == 2
+    assert "is the file that is to be judged" in capsys.readouterr().err
+    assert file.read_text() == "x = 1\n"
+
+
+@pytest.mark.long
+def test_reports_are_written_where_nobody_reads_the_output(tmp_path, reports):
+    (file := tmp_path / "mine.py").write_text("def append(log, record):\n    return log.write(record)\n")
+    junit, results, options = reports
+    command = [sys.executable, "-m", "labs", "check", "sequence_numbers", str(file), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait()
+    assert ElementTree.parse(junit).getroot().get("failures") == "4"
+    assert "failed" in json.loads(results.read_text())["output"]

@@ -131,7 +131,17 @@ def test_nobody_gets_in_without_the_token(visitor):
 
 
 NO_FILES = (
-    *("", "x", "room", "room/static", "room/x/y", "none/static/x", "room/static/%00", "%00/static/x", "%2e%2e/static/x"),
+    *(
+        "",
+        "x",
+        "room",
+        "room/static",
+        "room/x/y",
+        "none/static/x",
+        "room/static/%00",
+        "%00/static/x",
+        "%2e%2e/static/x",
+    ),
     *("room%2Fstatic%2F%00", "room/static/" + "x" * 5_000, "room/static/..%2f..%2fconf.json", "room/static/%e2%80%a8"),
     *("room/static", "room//static//x", "%ff", "room/static/%ff", "a%0d%0ab/static/x", "room%5Cstatic%5Cx"),
 )

@@ -14,8 +14,8 @@ from labs.exercises.checker.check import check, find_exercise
 from labs.exercises.checker.finding import Finding, Grade
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import HINTS
-from labs.exercises.exactly_once_sink import NO_MARKER, NOT_READ, OUTSIDE, what_became_of_the_marker
 from labs.exercises.checker.student_process import Run
+from labs.exercises.exactly_once_sink import NO_MARKER, NOT_READ, OUTSIDE, what_became_of_the_marker
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -29,11 +29,13 @@ def crashed(error: str, restarted: bool) -> Finding:
 @pytest.mark.parametrize("name", EXERCISES)
 def test_hint_on_a_restart_is_only_for_code_that_was_restarted(name):
     exercise = find_exercise(name)
-    assert "restart" not in exercise.hint(crashed("KeyError", restarted=False)).replace("nothing to do with a restart", "")
-    assert exercise.hint(crashed("NameError", restarted=False)) == HINTS["crashed: NameError"]
-    assert exercise.hint(crashed("KeyError", restarted=True)) != exercise.hint(crashed("KeyError", restarted=False)) or (
-        name == "two_phase"
+    assert "restart" not in exercise.hint(crashed("KeyError", restarted=False)).replace(
+        "nothing to do with a restart", ""
     )
+    assert exercise.hint(crashed("NameError", restarted=False)) == HINTS["crashed: NameError"]
+    assert exercise.hint(crashed("KeyError", restarted=True)) != exercise.hint(
+        crashed("KeyError", restarted=False)
+    ) or (name == "two_phase")
 
 
 def test_marker_that_is_missing_outside_or_not_read_has_a_hint_of_its_own():
@@ -87,7 +89,6 @@ def append(*lines: str) -> str:
 
 
 MUTE = "class Mute(Exception):\n    def __str__(self):\n        raise self\n    __repr__ = __str__\n\n\n"
-REMEMBERS = "if any(each[1:] == record for each in log.records()):"
 # code -> (symptom, what the detail says, what the hint says)
 ENDS_BADLY = {
     "raises at once": (
@@ -101,13 +102,6 @@ ENDS_BADLY = {
         "crashed",
         "your code raised NameError: name 'helper' is not defined (line 2: return helper(log)), in its first run",
         "runs this code alone",
-    ),
-    "raises after the restart": (
-        append("if len(log.records()) == 4 and record.sequence == 2:", "    1 / 0", "return log.write(record)")
-        .replace("len(log.records()) == 4 and record.sequence == 2", "any(each[1:] == record for each in log.records())"),
-        "crashed",
-        "your code raised ZeroDivisionError: division by zero",
-        "",
     ),
     "an exception that cannot be shown": (
         MUTE + append("raise Mute"),
@@ -143,33 +137,35 @@ def test_code_that_ends_badly_is_told_what_where_and_when(tmp_path, code, sympto
     assert (problem.grade, problem.symptom) == (Grade.FAILED, symptom), report
     assert told in problem.detail, report
     assert hint in problem.hint, report
-    assert told.split("\n")[0] in report.summary.replace("crashed: ", "", 1) or problem.lost, report
+    assert told in report.summary, report
     assert str(report).splitlines()[-1].startswith("failed in"), report
     assert len(str(report)) < 20_000
 
 
+FORGETS_ITS_MEMORY = """
+KEPT = []
+
+
+def append(log, record):
+    stored = [each for each in log.records() if each.producer_id == record.producer_id]
+    for each in stored:
+        if each.sequence == record.sequence:
+            assert KEPT, "nothing was kept"
+            return each.offset
+    if record.sequence > len(stored):
+        return None
+    KEPT.append(record)
+    return log.write(record)
+"""
+
+
 @pytest.mark.long
 def test_code_that_raises_after_a_kill_is_told_so(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import os\n"
-        + append(
-            "open(str(os.getpid()), 'w').close()",
-            "if len([name for name in os.listdir() if name.isdigit()]) > 1 and 'killed' in os.environ.get('X', 'killed'):",
-            "    pass",
-            "numbers = [each.sequence for each in log.records() if each.producer_id == record.producer_id]",
-            "if record.sequence in numbers:",
-            "    return next(e.offset for e in log.records() if (e.producer_id, e.sequence) == record[:2])",
-            "if record.sequence > max(numbers, default=-1) + 1:",
-            "    return None",
-            "return log.write(record)",
-        )
-    )
-    code = (tmp_path / "mine.py").read_text().replace("    return next(", "    assert KEPT\n        return next(", 1)
-    (tmp_path / "mine.py").write_text("KEPT = []\n" + code.replace("return log.write(record)", "KEPT.append(1)\n    return log.write(record)"))
+    (tmp_path / "mine.py").write_text(FORGETS_ITS_MEMORY)
     report = check("sequence_numbers", tmp_path / "mine.py")
     [problem] = report.problems
     assert problem.scenario == "the broker is killed", report
-    assert "your code raised AssertionError (line" in problem.detail, report
+    assert problem.detail.startswith("your code raised AssertionError: nothing was kept (line 9: assert KEPT"), report
     assert "in start 2, after 1 crash" in problem.detail, report
     assert "after a restart" in problem.hint, report
     assert any(what.startswith("SIGKILL") for _, what in problem.timeline), report
@@ -196,7 +192,7 @@ def test_what_cannot_be_judged_is_no_success_and_every_grader_is_told_why(tmp_pa
     assert main(["check", "sequence_numbers", str(file), *graders]) == 2
     report = json.loads(capsys.readouterr().out)
     [first, *others] = report["scenarios"]
-    assert (report["verdict"], first["grade"], first["symptom"]) == ("unknown", "unknown", "not judged")
+    assert (report["verdict"], first["grade"], first["symptom"]) == ("unknown", "unknown", "could not be judged")
     assert told in first["detail"]
     assert {each["grade"] for each in others} == {"not run"}
     suite = ElementTree.parse(junit).getroot()
@@ -204,4 +200,4 @@ def test_what_cannot_be_judged_is_no_success_and_every_grader_is_told_why(tmp_pa
     graded = json.loads(results.read_text())
     assert graded["score"] == 0
     assert graded["tests"][0]["status"] == "failed"
-    assert re.search("not judged: .+", graded["tests"][0]["output"])
+    assert re.search("could not be judged: .+", graded["tests"][0]["output"])

@@ -80,3 +80,21 @@ def test_bad_end_is_the_last_line():
 
 def test_nothing_happened_is_an_empty_timeline():
     assert timeline([]) == []
+
+
+def test_no_run_follows_another_without_the_kill_between_them():
+    runs = [
+        [f"poll() → record {n}", "handle()", "commit()", "tidy up", "go on", "SIGKILL after commit()"] for n in range(4)
+    ]
+    lines = told(timeline(events(*runs), [0, 3]))
+    for number, line in enumerate(lines):
+        if line == RESTART[1]:
+            assert lines[number - 1].startswith("SIGKILL"), lines
+    assert lines.count(RESTART[1]) == 3
+
+
+def test_crashes_behind_a_cut_are_counted():
+    runs = [[*(f"handle(record {n})" for n in range(30)), "SIGKILL after handle()"] for _ in range(3)]
+    lines = timeline(events(*runs), range(30))
+    assert len(lines) == LONGEST
+    assert lines[-1][1] == "… 3 more of these crashes, and what follows"

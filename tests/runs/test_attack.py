@@ -323,7 +323,9 @@ def test_name_that_ends_a_line_leaves_the_file_whole(tmp_path):
     assert [game.player for game in read_scores(file)] == ["a\u2028b", "a\x85b"]
 
 
-@pytest.mark.parametrize("damage", ["{", '{"player": "Ada"}', "[]", '"a"', "\x00", "", "[" * 100_000, '{"seed": 1e999}'])
+@pytest.mark.parametrize(
+    "damage", ["{", '{"player": "Ada"}', "[]", '"a"', "\x00", "", "[" * 100_000, '{"seed": 1e999}']
+)
 def test_damaged_scores_are_not_written_to(tmp_path, damage):
     file = tmp_path / "scores.jsonl"
     game = score("Ada", 1, KINDS["at least once"], steps=3, broken=True, blind=False)

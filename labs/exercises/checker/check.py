@@ -21,7 +21,7 @@ from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.finding import Finding, Grade
 from labs.exercises.checker.journal import NOT_JUDGED
 from labs.exercises.checker.report import Report
-from labs.exercises.checker.scenario import Exercise, Lab
+from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 from labs.exercises.checker.source_code import read_source
 from labs.exercises.checker.student_process import StudentProcess
 
@@ -49,8 +49,8 @@ def check(
     """Judge the code for exercise `name`: a .py or .ipynb file, executed cells (`In`), or the exercise's notebook.
 
     A failed smoke scenario ends the check, as does any with `fail_fast`. `servers` is a Kafka to use; by default
-    one is started. `starting` is told each scenario, `judged` what was found. A scenario that cannot be judged is unknown
-    and says why. Raises UnknownExercise, NoSource, and what starting Kafka raises.
+    one is started. `starting` is told each scenario, `judged` what was found. A scenario that cannot be judged is
+    unknown and says why. Raises UnknownExercise, NoSource, and what starting Kafka raises.
     """
     began, exercise = time.monotonic(), find_exercise(name)
     code = read_source(name, source)
@@ -76,13 +76,13 @@ def check(
 
 
 def _judge(lab: Lab, scenario: Scenario) -> tuple[Finding, bool]:
-    """Return what a scenario found, and whether that was left unfinished: then nothing follows from it about the code."""
+    """Return what a scenario found, and whether the judge failed: then nothing follows about the code."""
     try:
         return scenario.judge(lab, scenario), False
     except Exception as error:
         if os.environ.get("LABS_TRACEBACK"):
             raise
-        detail = f"could not be judged: {type(error).__name__}: {first_line(str(error))}"
+        detail = f"{type(error).__name__}: {first_line(str(error))}"
         unknown = Finding(
             scenario=scenario.name, action=scenario.action, grade=Grade.UNKNOWN, symptom=NOT_JUDGED, detail=detail
         )

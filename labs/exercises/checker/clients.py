@@ -96,6 +96,11 @@ class ExerciseDatabase(Watched):
         connection = sqlite3.connect(path)
         super().__init__("database", connection, points, ("execute", "executemany", "commit", "rollback"))
 
+    def _describe(self, result: Any) -> str:
+        """Say how many rows a statement changed: an UPDATE that finds none raises nothing."""
+        rows = getattr(result, "rowcount", -1)
+        return "" if rows < 0 else "1 row" if rows == 1 else f"{rows} rows"
+
     def __enter__(self) -> ExerciseDatabase:
         return self
 

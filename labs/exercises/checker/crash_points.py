@@ -57,7 +57,7 @@ class CrashPoints:
             self.journal.write("call", f"{detail} raised {type(error).__name__}")
             raise
         answer = "" if result is None else describe(result)
-        self.journal.write("call", (f"{detail} → {answer}" if answer else detail)[:LONGEST])
+        self.journal.write("call", f"{detail[:LONGEST]} → {answer[:LONGEST]}" if answer else detail[:LONGEST])
         self.reach(f"after {name}")
         return result
 
@@ -78,13 +78,27 @@ class Watched:
 
         def watched(*arguments: Any, **options: Any) -> Any:
             detail = f"{name}({', '.join(map(_brief, arguments))})"
-            return self._points.call(name, lambda: value(*arguments, **options), detail, lambda _: "")
+            return self._points.call(name, lambda: value(*arguments, **options), detail, self._describe)
 
         return watched
 
+    def _describe(self, result: Any) -> str:
+        """Return what the journal says of what a call returned; nothing by default."""
+        return ""
+
 
 def _brief(argument: object) -> str:
+    """Return an argument in a few printable characters; of bytes that are no text, how many there are."""
     if isinstance(argument, bytes):
-        argument = argument.decode(errors="replace")
+        try:
+            argument = argument.decode()
+        except UnicodeDecodeError:
+            return f"{len(argument)} bytes"
+        if not argument.replace("\n", " ").isprintable():
+            return f"{len(argument)} bytes"
+    if type(argument).__name__ == "TopicPartition":  # not imported: most exercises need no Kafka
+        return f"offset {getattr(argument, 'offset', None)} of {getattr(argument, 'topic', None)}"
+    if isinstance(argument, list):
+        return ", ".join(map(_brief, argument[:3]))
     text = " ".join(str(argument).split())
     return text if len(text) <= 40 else text[:39] + "…"

@@ -25,11 +25,11 @@ class Finding:
     """The judgement of one scenario.
 
     `symptom` is "lost", "doubled", "wrong" or "hidden" for wrong results, or how the code ended ("hung",
-    "crashed", "syntax error", …), "unreadable" for an answer that says nothing, or what the model
-    names an anomaly ("torn", "out of order", "stuck"), or "not judged"; it is empty where nothing is the matter. `timeline` has
-    (when, what) of the runs, around what went wrong. `lost` and `doubled` are numbers of results, allowed or not.
-    `cause` is the name of the exception that the code raised, or what it was seen to do ("no marker"), if that is known;
-    `restarted` tells whether the code had been started before.
+    "crashed", "syntax error", …), "unreadable" for an answer that says nothing, or what the model names an
+    anomaly ("torn", "out of order", "stuck"), or "could not be judged"; it is empty where nothing is the matter.
+    `timeline` has (when, what) of the runs, around what went wrong. `lost` and `doubled` are numbers of results,
+    allowed or not. `cause` is the name of the exception that the code raised, or what it was seen to do ("no
+    marker"), if that is known; `restarted` tells whether the code had been started before.
 
     Whatever the student's code said stands here in printable characters: nobody who shows a finding need think of it.
     """

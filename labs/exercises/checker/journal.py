@@ -17,7 +17,7 @@ from labs.equipment.plain_text import one_line
 
 KINDS = ("phase", "call", "point", "kill", "end", "answer", "state")
 # How a run ends by its own word; a process that ends without one was killed, or has left by a back door.
-NOT_JUDGED = "not judged"  # nothing that happened says anything about the code
+NOT_JUDGED = "could not be judged"  # nothing that happened says anything about the code
 ENDINGS = (
     "returned",
     "crashed",

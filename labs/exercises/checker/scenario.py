@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.observed import Key
 from labs.exercises.checker.finding import Finding
+from labs.exercises.checker.journal import NOT_JUDGED
 from labs.exercises.checker.student_process import Limits, Run, StudentProcess
 
 
@@ -58,10 +59,10 @@ class Scenario:
 class Exercise:
     """An exercise: `entry` calls the student's code in its process, `hints` has a sentence per symptom.
 
-    A hint for one scenario has the key "SYMPTOM/SCENARIO"; one for a cause "SYMPTOM: CAUSE", such as
-    "crashed: NameError"; other exceptions have "crashed at once" and "crashed after a restart". `seconds` is how long a check of a right solution
-    takes, roughly. `epilogue` may say something about all findings. `warm`:
-    the process takes long to start, and serves several runs. `own_kafka`: its judges start the Kafka that they need.
+    A hint for one scenario has the key "SYMPTOM/SCENARIO"; one for a cause "SYMPTOM: CAUSE", such as "crashed:
+    NameError"; other exceptions have "crashed at once" and "crashed after a restart". `seconds` is how long a check of
+    a right solution takes, roughly. `epilogue` may say something about all findings. `warm`: the process takes long to
+    start, and serves several runs. `own_kafka`: its judges start the Kafka that they need.
     """
 
     name: str
@@ -92,13 +93,14 @@ class Exercise:
 
 LOOP = "Each loop needs an end: poll() returns None when the topic is read to its end."
 DATABASE = (
-    "The database is SQLite, by Python's sqlite3: the task names its tables and their columns. Values go in as ? with a "
-    "tuple behind the statement: execute('… WHERE ip = ?', (ip,))."
+    "The database is SQLite, by Python's sqlite3: the task names its tables and their columns. Values go in as ?, with "
+    "a tuple behind the statement: execute('… WHERE ip = ?', (ip,))."
 )
 HINTS = {
-    "not judged": "This is neither passed nor failed. Try once more; what stands above says what is in the way.",
+    NOT_JUDGED: "This is neither passed nor failed. Try once more; what stands above says what is in the way.",
     "hung": LOOP,
-    "crashed at once": "Nothing had crashed before: this has nothing to do with a restart. Correct the line that is named.",
+    "crashed at once": "Nothing had crashed before: this has nothing to do with a restart. Correct the line that is "
+    "named.",
     "crashed after a restart": "Run your code in your head after a restart: what does it find that the first run did "
     "not?",
     "crashed: NameError": "The checker runs this code alone: a name, a function or an import of another cell is not "
@@ -110,8 +112,8 @@ HINTS = {
     "crashed: EndIgnored": LOOP,
     "crashed: OperationalError": DATABASE,
     "crashed: ProgrammingError": DATABASE,
-    "crashed: IntegrityError": "The database refused the statement: the row is there already. Say in the statement what "
-    "is to happen then: INSERT OR IGNORE …, or INSERT … ON CONFLICT (…) DO UPDATE SET ….",
+    "crashed: IntegrityError": "The database refused the statement: the row is there already. Say in the statement "
+    "what is to happen then: INSERT OR IGNORE …, or INSERT … ON CONFLICT (…) DO UPDATE SET ….",
     "syntax error": "Python could not read the file. Correct the line that is named.",
     "import error": "Use what the exercise hands in and the standard library; check the name of what you import.",
     "missing": "Keep the names of the functions as in the skeleton: the checker calls them by name.",

@@ -31,7 +31,8 @@ Access = tuple[int, str]
 class Round:
     """One run of the query: what it reads, what ought to come out, in how large batches, and the faults.
 
-    `also` looks at the run and returns a complaint, or nothing; `cause` returns what the code was seen to do, for a hint.
+    `also` looks at the run and returns a complaint, or nothing; `cause` returns what the code was seen to do, for a
+    hint.
     """
 
     accesses: list[Access]

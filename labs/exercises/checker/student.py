@@ -25,7 +25,7 @@ from typing import Any
 
 from labs.equipment.plain_text import first_line
 from labs.exercises.checker.crash_points import Crash, CrashPoints
-from labs.exercises.checker.journal import RunJournal
+from labs.exercises.checker.journal import NOT_JUDGED, RunJournal
 from labs.exercises.checker.student_module import Unusable, find, load
 
 
@@ -54,7 +54,7 @@ def run(spec: dict[str, Any], journal: RunJournal) -> None:
         where = _where(error, shown)
         ending = "import error" if isinstance(error, ImportError) else "crashed"
         if not where and journal.phase not in ("load", "call"):  # the checker's own tools, before the code was called
-            ending = "not judged"
+            ending = NOT_JUDGED
         journal.write("end", f"{_in_words(error)}{where}", ending=ending, error=type(error).__name__)
     else:
         journal.write("end", "returned", ending="returned")

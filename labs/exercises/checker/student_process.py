@@ -37,8 +37,8 @@ class Run:
     """One run of the student's code, by its ending.
 
     "returned", "killed" (by the checker, as planned), "hung", "out of memory", "too much output", "crashed",
-    "syntax error", "import error", "missing" (function), "signature", "exited" (sys.exit), "vanished"; "not judged" if
-    the run left no evidence, or the checker's own tools failed: that is not the code's doing, nor is it a success.
+    "syntax error", "import error", "missing" (function), "signature", "exited" (sys.exit), "vanished";
+    "could not be judged" if the run left no evidence, or the checker's own tools failed: no success, and no failure.
     """
 
     ending: str
@@ -168,7 +168,9 @@ class StudentProcess:
         elif last["kind"] == "kill" and code == -signal.SIGKILL:
             ending, detail = "killed", last["what"]
         elif code == NOT_WRITTEN:
-            raise TornJournal("the journal of the run could not be written: is the disk full, or did the code close it?")
+            raise TornJournal(
+                "the journal of the run could not be written: is the disk full, or did the code close it?"
+            )
         else:
             assert code is not None  # only a process that has said how its run ended may serve on
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code} (os._exit?)"

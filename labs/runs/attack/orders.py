@@ -51,7 +51,8 @@ NOUN = re.compile(
     rf"(?: (?P<row>{DIGITS}))? of batch (?P<batch>{DIGITS})(?: of driver (?P<driver>{DIGITS}))?"
 )
 VERB = re.compile(
-    rf"driver (?P<driver>{DIGITS}) (?:(?P<verb>{'|'.join(VERBS)})|sends row (?P<row>{DIGITS}) of) batch (?P<batch>{DIGITS})"
+    rf"driver (?P<driver>{DIGITS}) (?:(?P<verb>{'|'.join(VERBS)})|sends row (?P<row>{DIGITS}) of)"
+    rf" batch (?P<batch>{DIGITS})"
 )
 ORDER = re.compile(
     rf"(?P<verb>crash|freeze|wake) driver (?P<driver>{DIGITS})(?: (?P<when>.+))?"
