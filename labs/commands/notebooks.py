@@ -64,4 +64,6 @@ def _clean(notebook: NotebookNode) -> NotebookNode:
         # A widget ends with its kernel; what it showed is there as text, too.
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+        if "outputs" in cell:  # what told how far a check was is empty when it is over
+            cell.outputs = [each for each in cell.outputs if each.output_type != "display_data" or each.data]
     return notebook

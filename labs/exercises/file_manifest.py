@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from labs.equipment.plain_text import one_line
 from labs.evidence.auditor.observed import Key, Result
 from labs.exercises.checker.crash_points import Crash
 from labs.exercises.checker.files import lines_of
@@ -87,7 +88,7 @@ class PublishedFiles:
         self._read |= lines
 
     def _complain(self, symptom: str, what: str) -> None:
-        self.complaint = self.complaint or (symptom, f"a reader who came after run {self._runs}: {what}")
+        self.complaint = self.complaint or (symptom, f"a reader who came after run {self._runs}: {one_line(what)}")
 
 
 def visible(directory: Path) -> Iterator[str]:

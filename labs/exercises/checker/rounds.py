@@ -119,7 +119,7 @@ def conclude(
     try:
         observed = trial.results()
     except ValueError as error:
-        detail, lines = f"what you wrote cannot be read: {error}", timeline(history.events)
+        detail, lines = f"what you wrote cannot be read: {one_line(str(error), 1_000)}", timeline(history.events)
         return finding(grade=Grade.FAILED, symptom=WRONG, detail=detail, timeline=lines)
     verdict = audit(trial.expected, observed)
     lost, doubled, wrong = _differences(trial, observed)
