@@ -72,5 +72,16 @@ class Supervisor:
         try:
             self._job(number)
         except Exception as raised:
+            if _was_interrupted(raised):
+                raise KeyboardInterrupt from raised
             error = raised
         return Attempt(number, time.monotonic() - started, error)
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Tell whether Ctrl-C is behind the error: tidying up after one, a client may fail itself, and raise that."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

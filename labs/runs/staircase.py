@@ -140,9 +140,8 @@ def run_stage(
         query = ip_count.start_query(ip_count.count_ips(records), sink, directories[-1])
         try:
             query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()  # or it would go on
-            raise
+        finally:
+            query.stop()  # interrupted, it would go on
 
     try:
         with points.armed(*faults) as struck:

@@ -60,3 +60,14 @@ def test_ctrl_c_is_not_taken_for_a_failure():
 
     with pytest.raises(KeyboardInterrupt):
         Supervisor(interrupted, restarts=3, delay=0).run()
+
+
+def test_ctrl_c_is_not_taken_for_a_failure_where_the_tidying_up_fails():
+    def interrupted(number: int) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("the connection is gone")
+
+    with pytest.raises(KeyboardInterrupt):
+        Supervisor(interrupted, restarts=3, delay=0).run()
