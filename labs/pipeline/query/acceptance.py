@@ -16,7 +16,7 @@ WATERMARK, AGGREGATE = "EventTimeWatermark", "Aggregate"
 WHERE = {
     "before": "there, before the counting",
     "behind": "behind the counting, where it comes too late: set it on what is counted",
-    "none": "none in what you return. `withWatermark` changes nothing in place: it returns another DataFrame",
+    "none": "none in what you return (a DataFrame's methods change nothing in place: each returns another one)",
 }
 
 

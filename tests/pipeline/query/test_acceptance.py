@@ -40,7 +40,7 @@ def arriving(spark):
     [
         (lambda rows: per_window(rows.withWatermark(*LATE)), True, ["there, before the counting", "Accepted."]),
         (per_window, False, ["none in what you return", "Refused: AnalysisException: ", "without watermark"]),
-        (discarded, False, ["none in what you return", "returns another DataFrame"]),
+        (discarded, False, ["none in what you return", "each returns another one"]),
         (behind, False, ["behind the counting", "Refused: "]),
         (misspelt, False, ["Refused: AnalysisException: ", "event_tim"]),
         (lambda rows: per_window(rows.withwatermark(*LATE)), False, ["Refused: ", "withwatermark"]),
