@@ -6,7 +6,6 @@ decided, and who shares a topic waits for the others' transactions too.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,10 +23,10 @@ from confluent_kafka.admin import (
 
 from exactly_once_kafka.cause import named
 from exactly_once_kafka.errors import NO_SUCH_TOPIC
+from exactly_once_kafka.names import check_name, check_topic
 from exactly_once_kafka.patience import SLICE, Patience
 
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}  # what is compacted is what is in old segments
-LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 # A coordinator or leader is being made or has moved to another broker; or a transaction on an old marker is
 # undecided; or nothing was heard.
@@ -57,10 +56,16 @@ class Forgetful(RuntimeError):
 
 
 def topic_for(name: str, given: str | None) -> str:
-    """Return the marker's topic. Raises ValueError if none was given and the sink's name makes none."""
-    topic = given or f"{name}-marker"
-    if not LEGAL.fullmatch(topic):
-        raise ValueError(f"{topic!r} is no name of a Kafka topic: give the sink a marker_topic")
+    """Return the marker's topic. Raises ValueError if `name` is none, or there is no such topic."""
+    check_name(name)
+    if given is not None:
+        check_topic("marker_topic", given)
+        return given
+    topic = f"{name}-marker"
+    try:
+        check_topic("the marker's topic", topic)
+    except ValueError as error:
+        raise ValueError(f"{error}. Choose another name, or give the sink a marker_topic") from None
     return topic
 
 
@@ -145,6 +150,11 @@ class MarkerTopic:
                 raise Forgetful(
                     f"there is no topic {self.name!r} for the marker, and this user may not create it. Create it, with "
                     f"1 partition, {settings}; or allow CREATE on it"
+                ) from error
+            if error.args[0].code() == KafkaError.TOPIC_EXCEPTION:  # to Kafka's metrics, "a.b" is "a_b"
+                raise Forgetful(
+                    f"Kafka makes no topic {self.name!r} for the marker: {error.args[0].str()}. Give the sink a "
+                    "marker_topic of another name; sinks may share one"
                 ) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from exactly_once_kafka.names import check_text, is_whole
 from exactly_once_kafka.tokens import with_kept_tokens
 
 # What librdkafka has to say goes to Python's logging, and nowhere if nobody listens.
@@ -54,8 +55,11 @@ OF_CONNECTION = (
 
 def producer_settings(transactional_id: str, bootstrap_servers: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return librdkafka's settings for one sink. Raises ValueError for an option that would break the protocol."""
+    check_text("bootstrap_servers", bootstrap_servers)
     given = {key.replace("_", "."): value for key, value in options.items()}
-    for key in given:
+    for key, value in given.items():
+        if isinstance(value, str) and not is_whole(value):
+            raise ValueError(f"{key} has a NUL or a lone surrogate in it: the client would not see all of it")
         if key in OWNED:
             raise ValueError(f"{key} cannot be set: {OWNED[key]}")
         if key in JAVA_NAMES:

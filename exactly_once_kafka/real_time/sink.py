@@ -33,6 +33,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from exactly_once_kafka.marker_topic import topic_for
+from exactly_once_kafka.names import check_topic
 from exactly_once_kafka.points import BEFORE_CHECKPOINT, Points, pass_by
 from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.partition_writer import PartitionWriter
@@ -72,6 +73,8 @@ class RealTimeKafkaSink:
     ):
         self.name, self.topic, self.points = name, topic, points
         self.marker_topic = topic_for(name, marker_topic)
+        if topic is not None:
+            check_topic("topic", topic)
         self._clients = Clients(name, topic, self.marker_topic, bootstrap_servers, {"linger_ms": 0, **options})
         timeout = self._clients.timeout
         self.commit_seconds = timeout / 2 if commit_seconds is None else commit_seconds
