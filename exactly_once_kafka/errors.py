@@ -18,6 +18,10 @@ class SinkRefused(RuntimeError):
     """Publishing this batch could lose or double rows; an operator has to decide."""
 
 
+class RowRefused(SinkRefused, ValueError):
+    """A row of this batch cannot be published, and no restart will change that: the query or the place has to."""
+
+
 class BatchFailed(RuntimeError):
     """The batch was not published, or it is not known whether it was; restart the query and it is repeated."""
 

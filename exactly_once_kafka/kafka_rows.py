@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from exactly_once_kafka.arrow_rows import ArrowRows
 from exactly_once_kafka.errors import BatchFailed
+from exactly_once_kafka.names import check_topic
 from exactly_once_kafka.spool import IN_MEMORY
 
 Tags = Sequence[tuple[str, str]]
@@ -147,7 +149,7 @@ def kafka_rows(
     for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
         count += batch.num_rows
         columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
-        topics = itertools.repeat(topic) if topic else map(_topic, columns["topic"])
+        topics = itertools.repeat(topic) if topic else map(topic_of_row, columns["topic"])
         keys = columns.get("key") or itertools.repeat(None)
         partitions: Iterable[int] = itertools.repeat(-1)
         if "partition" in columns:
@@ -170,10 +172,14 @@ def knowing_the_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[p
         yield waiting, True
 
 
-def _topic(topic: bytes | None) -> str:
+@functools.lru_cache(maxsize=1000)
+def topic_of_row(topic: bytes | None) -> str:
+    """Return the topic that a row names. Raises ValueError if it names none that Kafka could have."""
     if topic is None:
         raise ValueError("column 'topic' is null in a row, and the sink has no topic of its own: fill or filter it")
-    return topic.decode(errors="replace")
+    name = topic.decode(errors="replace")
+    check_topic("column 'topic'", name)
+    return name
 
 
 def _pairs(headers: list[dict[str, bytes | None] | None] | None) -> Headers:

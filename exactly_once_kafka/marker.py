@@ -59,11 +59,6 @@ class MarkerStore:
         self._position: int = OFFSET_BEGINNING
         self._last: Marker | None = None
 
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """Where the marker is: the servers, the topic, and its key in it."""
-        return self._connection["bootstrap.servers"], self.topic.name, self.name
-
     def rest(self) -> None:
         """Give up the connections; who reads again opens others."""
         self._consumer = None

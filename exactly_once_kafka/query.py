@@ -28,13 +28,19 @@ def run_of(rows: DataFrame) -> tuple[str, str]:
 
     Spark keeps a run's id as its job group, where anybody may set another. Raises NoQuery.
     """
+    if type(rows).__module__.startswith("pyspark.sql.connect"):
+        raise NoQuery(
+            "the rows are those of Spark Connect, which is not supported: the sink needs what only the driver's own "
+            "process can tell. Run the query with a classic session (SparkSession.builder.master(…))"
+        )
     context = rows.sparkSession.sparkContext
     query_id = context.getLocalProperty("sql.streaming.queryId")
     if not query_id:
         raise NoQuery(
             "no id of a streaming query reaches the sink, so that a batch of another query, or of another "
             "checkpoint, could not be told from the next one. Call the sink in foreachBatch, in the thread in which "
-            "Spark calls you; and do not set PYSPARK_PIN_THREAD=false"
+            "Spark calls you, or in one that inherits from it: a pyspark.InheritableThread, or any that runs "
+            "pyspark.inheritable_thread_target(function). And do not set PYSPARK_PIN_THREAD=false"
         )
     return query_id, context.getLocalProperty("spark.jobGroup.id") or ""
 
@@ -100,7 +106,7 @@ class Witness:
 
     def __init__(self, path: Any, directory: Any, jvm: Any, configuration: Any):
         self._path, self.name = path, path.getName()
-        self._unfinished = jvm.org.apache.hadoop.fs.Path(directory, f".{self.name}.{jvm.java.util.UUID.randomUUID()}")
+        self._unfinished = jvm.org.apache.hadoop.fs.Path(directory, f".{jvm.java.util.UUID.randomUUID()}")
         self._files = path.getFileSystem(configuration)
 
     def read(self) -> str | None:

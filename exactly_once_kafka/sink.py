@@ -32,7 +32,7 @@ import functools
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaException, Producer
 from py4j.protocol import Py4JJavaError
@@ -42,10 +42,10 @@ from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
 from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, Undecidable, explain, undecided
 from exactly_once_kafka.executors.next_batch import NextBatch
-from exactly_once_kafka.handed_over import HandedOver
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import Forgetful, topic_for
+from exactly_once_kafka.names import check_topic
 from exactly_once_kafka.options import BLIND, LOGGER, producer_settings
 from exactly_once_kafka.patience import Patience, QueryStopped
 from exactly_once_kafka.points import Points, pass_by
@@ -64,7 +64,8 @@ class ExactlyOnceKafkaSink(BatchSink):
     """A foreachBatch function that publishes each micro-batch exactly once.
 
     `name` identifies the sink for good: it is the transactional id and the marker's key, so no two queries
-    may share it and no restart may change it. Hand every batch over, also one without rows, and all its rows at once.
+    may share it and no restart may change it. Hand every batch over, also one without rows, and all its rows at once,
+    to one sink of the name; threads that hand it over at once take turns.
     `topic` is where rows go; without it each row's `topic` column says. Rows may have the columns of Spark's own Kafka
     writer: `value` (string or binary), and optionally `key`, `headers`, `partition`, `topic`.
 
@@ -81,16 +82,15 @@ class ExactlyOnceKafkaSink(BatchSink):
     every record also carries the headers `batch_id` and `attempt`, and the last one of an attempt `batch_rows`, the
     number of its rows: an auditor can check them. Each task on an executor makes an attempt of its own.
 
-    Raises, inside the query: SinkRefused where going on could lose or double rows, BatchFailed where the
-    batch failed and a restart of the query will repeat it.
+    Raises, inside the query: SinkRefused where going on could lose or double rows, or a row cannot be a record;
+    BatchFailed where the batch failed and a restart of the query will repeat it. ValueError when it is made, for a name
+    or an option that cannot be used.
     """
 
     causes = (
         "the checkpoint was deleted, or an older copy of it restored; another query uses the name; the marker's topic "
         "was deleted; or a batch was not handed over, as one without rows must be, too"
     )
-
-    _handed_over: ClassVar[dict[tuple[str, ...], HandedOver]] = {}  # to any sink of the name in this process
 
     def __init__(
         self,
@@ -106,6 +106,8 @@ class ExactlyOnceKafkaSink(BatchSink):
         **options: Any,
     ):
         super().__init__(name, points)
+        if topic is not None:
+            check_topic("topic", topic)
         if writers not in WRITERS:
             raise ValueError(f"writers is {writers!r}: {' or '.join(map(repr, WRITERS))} can write the rows")
         self.topic, self._batch_headers = topic, batch_headers
@@ -120,6 +122,8 @@ class ExactlyOnceKafkaSink(BatchSink):
         self._next_batch = NextBatch(driver_rows)
         self._pending: PendingProducer | LentEpoch | None = None
         self._calls, self._entrance = 0, threading.Lock()
+        where = f"topic {topic!r}" if topic else "the topic that each row names"
+        self.goes_to = f"{where} at {bootstrap_servers}, with its marker in {self._store.topic.name!r}"
         self.to_do = (
             "restore the checkpoint; or give a new query a new name; or, knowing which batch of this checkpoint the "
             f"topic holds last: python -m exactly_once_kafka adopt {name} (its --help says how)"
@@ -127,14 +131,20 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         check_columns(rows, self.topic)
-        with self._at_work(), contextlib.closing(KafkaBatches(rows, self.topic)) as batches:
+        with self._at_work(), self._busy, contextlib.closing(KafkaBatches(rows, self.topic)) as batches:
             try:
                 if self._pending is not None and self._pending.few_rows:
                     batches.begin()  # Spark computes while it is found out which batch this is
-                self._publish(batches, self.batch_of(rows, batch_id))
+                batch = self.batch_of(rows, batch_id)
+                with self.turn(batch, rows):
+                    self._publish(batches, batch)
             except Exception:
                 self._forget_what_was_learnt()
                 raise
+
+    def place(self) -> tuple[str, ...]:
+        """Return the name: it is one in all clusters, for the note in the checkpoint is found by it."""
+        return "Kafka", self.name
 
     def _publish(self, rows: KafkaBatches, batch: Batch) -> None:
         batch_id = batch.batch_id
@@ -144,7 +154,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             # Before an epoch is taken, look: a query that will be refused, or that finds its batch done, must not
             # fence the one that owns the name.
             done = False
-            if pending is None or not pending.promising:
+            if pending is None or not pending.promising or self.is_overtaken:
                 if pending is not None:
                     pending.give_up()
                 pending = None
@@ -159,11 +169,9 @@ class ExactlyOnceKafkaSink(BatchSink):
                 marker = transaction.known or self._store.read(patience.anew())
                 # Step 3. Decide. A batch that is done is still executed, to nowhere: Spark's state must move on.
                 done = self.decide(marker, batch)
-            handed_over = HandedOver(batch, rows.rows)
             if done or transaction is None:
-                self._refuse_another_part(handed_over)
+                self.may_be_done()
                 self._drain(rows)
-                self._handed_over[self._store.place] = handed_over
                 self._pending = pending  # nothing was published under this epoch: it will do for the next batch
             else:
                 # Step 4. Rows and marker in one transaction.
@@ -171,11 +179,12 @@ class ExactlyOnceKafkaSink(BatchSink):
                 transaction.begin(Marker.of(batch))
                 with aborting_on_failure(transaction.abort):
                     middle = functools.partial(self.points, "mid_transaction", batch_id)
-                    transaction.write(rows, self._tags(batch_id), patience, middle)
+                    with self.refusing_rows(batch):
+                        transaction.write(rows, self._tags(batch_id), patience, middle)
                     transaction.mark(patience)
                     self.points("before_commit", batch_id)
+                self.may_be_done()
                 transaction.commit(patience)
-                self._handed_over[self._store.place] = handed_over
                 self.points("after_commit", batch_id)
                 # For the next batch, while Spark computes it: an epoch may take half a second to get.
                 self._pending = self._new_epoch(retire=transaction)
@@ -204,9 +213,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             if self._calls == 0 and self.has_ended:
                 self.give_up()
                 self._pending = None
-                last = self._handed_over.get(self._store.place)
-                if last is not None and self._query is not None and last.batch.run == self._query.run:
-                    self._handed_over.pop(self._store.place, None)
+                self.forget_handed_over()
                 self._store.rest()
                 if self._left_open is not None:
                     self._left_open.rest()
@@ -220,17 +227,6 @@ class ExactlyOnceKafkaSink(BatchSink):
         finally:
             with self._entrance:
                 self._calls -= 1
-
-    def _refuse_another_part(self, handed_over: HandedOver) -> None:
-        """Raise SinkRefused if other rows of the batch were handed over just before."""
-        batch, last = handed_over.batch, self._handed_over.get(self._store.place)
-        if last is not None and last.is_other_part(handed_over):
-            raise SinkRefused(
-                f"sink {self.name!r} refuses batch {batch.batch_id} of query {batch.query_id}: other rows of it were "
-                "handed over before. Hand over all rows of a batch at once, as a union; or use sinks of different "
-                "names. For this batch it is too late: its marker came with the first rows that were ever handed over, "
-                "and says that it is done. The others are published by no restart, nor by a query that was mended"
-            )
 
     def _forget_what_was_learnt(self) -> None:
         """Begin as with a first batch: this one may have been too much for who wrote it, or the brokers have moved."""

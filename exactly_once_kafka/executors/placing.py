@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from exactly_once_kafka.executors.arrays import booleans, int32s, integers
 from exactly_once_kafka.executors.partitioner import partitions_of as partitions_of_keys
 from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS
+from exactly_once_kafka.kafka_rows import topic_of_row
 
 SLOWER = 2  # times, that rows may take to compute lest they change places, which takes as long as to write them
 WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
@@ -116,10 +117,8 @@ def _by_topic(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[s
         yield topic, batch
         return
     topics = batch.column("topic")
-    if topics.null_count:
-        raise ValueError("column 'topic' is null in a row, and the sink has no topic of its own: fill or filter it")
     for name in pyarrow.compute.unique(topics):
-        yield name.as_py().decode(errors="replace"), batch.filter(pyarrow.compute.equal(topics, name))
+        yield topic_of_row(name.as_py()), batch.filter(pyarrow.compute.equal(topics, name))
 
 
 def _partitions(rows: pyarrow.RecordBatch, count: int, spread: int) -> npt.NDArray[np.int32]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from exactly_once_kafka.errors import SinkRefused
 from exactly_once_kafka.query import RunningQuery
+from labs.pipeline.sinks.file_sink import FileSink
 
-pytestmark = pytest.mark.bench
 
+def test_rows_of_spark_connect_are_refused(tmp_path):
+    rows = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(SinkRefused, match="refuses batch 0: the rows are those of Spark Connect"):
+        FileSink(tmp_path)(rows, 0)
 
+@pytest.mark.bench
 def test_plans_from_the_file_and_from_the_log_are_alike(copy, tmp_path):
     copy.checkpoint = tmp_path / "50 %41 größer"
     plans = []

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns, kafka_rows
+
+Value = TypeVar("Value")
 
 
 class SinkOutsideKafka(BatchSink):
@@ -24,11 +27,14 @@ class SinkOutsideKafka(BatchSink):
     )
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        batch = self.batch_of(rows, batch_id)
-        if self.is_done(batch):
-            self.drain(rows)
-        else:
-            self.write(values_of(rows), batch)
+        with self._busy:
+            batch = self.batch_of(rows, batch_id)
+            with self.turn(batch, rows):
+                if self.is_done(batch):
+                    self.may_be_done()
+                    self.drain(rows)
+                else:
+                    self.write(values_of(rows), batch)
         self.points("before_checkpoint", batch_id)
 
     def is_done(self, batch: Batch) -> bool:
@@ -41,7 +47,10 @@ class SinkOutsideKafka(BatchSink):
 
     @abstractmethod
     def write(self, values: Iterable[str], batch: Batch) -> None:
-        """Write a batch that is not committed yet, and its marker, in one step. Raises BatchFailed."""
+        """Write a batch that is not committed yet, and its marker, in one step. Raises BatchFailed, RowRefused.
+
+        Right before that step it calls `may_be_done`.
+        """
 
 
 def values_of(rows: DataFrame) -> Iterator[str]:
@@ -51,10 +60,13 @@ def values_of(rows: DataFrame) -> Iterator[str]:
         for _, value, *_ in batch:
             if value is None:
                 raise ValueError("a row's value is null: for this sink each row is a value")
-            yield value.decode()
+            try:
+                yield value.decode()
+            except UnicodeDecodeError as error:
+                raise ValueError(f"a row's value is no UTF-8: {value!r:.80}, {error.reason}") from None
 
 
-def chunks(values: Iterable[str], size: int) -> Iterator[list[str]]:
+def chunks(values: Iterable[Value], size: int) -> Iterator[list[Value]]:
     """Yield lists of up to `size` values."""
     values = iter(values)
     while chunk := list(itertools.islice(values, size)):
