@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from decimal import Decimal
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, insert, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Float,
+    Integer,
+    MetaData,
+    Numeric,
+    String,
+    Table,
+    create_engine,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 
-from exactly_once_kafka.errors import BatchFailed, SinkRefused
+from exactly_once_kafka.errors import BatchFailed, RowRefused, SinkRefused
 from labs.equipment.eventually import eventually
 from labs.equipment.postgres import Postgres
 from labs.evidence.auditor.audit import audit
@@ -276,6 +294,142 @@ def test_field_that_only_some_rows_have_is_null_in_the_others(url, values):
     with sink.engine.connect() as connection:
         found = {row.id: (row.coupon, row.state) for row in connection.execute(select(orders))}
     assert found == {1: (None, "new"), 2: ("SAVE10", "new")}
+
+
+def orders_of(url, *columns) -> DatabaseSink:
+    """Make a sink for a table of the columns, which is not there yet, with batch 0 in it: one row, of which id is 0."""
+    columns = (Column("id", BigInteger), *columns, Column("batch_id", BigInteger), Column("attempt", String))
+    orders = Table("orders", MetaData(), *columns)
+    sink = DatabaseSink("orders", url, orders)
+    orders.drop(sink.engine, checkfirst=True)
+    write(sink, 0, '{"id": 0}')
+    return sink
+
+
+def write(sink, number, *values):
+    assert not sink.is_done(batch(number))
+    sink.write(values, batch(number))
+
+
+def stored(sink, *names) -> list[tuple]:
+    with sink.engine.connect() as connection:
+        chosen = select(*(sink.table.c[name] for name in names)).order_by(sink.table.c.id)
+        return [tuple(row) for row in connection.execute(chosen)]
+
+
+DEFAULTS = {"the database's": {"server_default": "1"}, "SQLAlchemy's": {"default": 1}, "called": {"default": lambda: 1}}
+
+
+@pytest.mark.parametrize("default", DEFAULTS.values(), ids=DEFAULTS)
+@pytest.mark.parametrize("in_order", [1, -1])
+def test_optional_field_of_a_column_with_a_default_keeps_its_value(url, default, in_order):
+    sink = orders_of(url, Column("quantity", Integer, nullable=False, **default))
+    write(sink, 1, *['{"id": 1}', '{"id": 2, "quantity": 5}', '{"id": 3}'][::in_order])
+    assert stored(sink, "id", "quantity") == [(0, 1), (1, 1), (2, 5), (3, 1)]
+
+
+def test_numbers_are_stored_exactly(url):
+    sink = orders_of(url, Column("price", Numeric(20, 2)), Column("ratio", Float))
+    value = '{"id": %d, "price": 123456789012345678.91, "ratio": 0.1}'
+    if url.startswith("sqlite"):
+        with pytest.raises(SinkRefused, match=r"'price' is .*expected a number of up to 15 digits"):
+            write(sink, 1, value % 2)
+        value = value.replace("456789012345678", "4567890")
+    write(sink, 1, '{"id": 1, "price": -0.0}', value % 2)
+    [_, (zero, _), (price, ratio)] = stored(sink, "price", "ratio")
+    assert (zero, price, ratio) == (0, Decimal(value.split()[3][:-1]), 0.1)
+
+
+STRANGE = ["select", 'a "quoted" name', "a'b", "a b", "a%b%(c)s", "a:b", "a.b", "größe", "Id"]
+
+
+def test_columns_may_have_any_name(url):
+    sink = orders_of(url, *(Column(name, Integer) for name in STRANGE if name != "Id" or "sqlite" not in url))
+    fields = {name: n for n, name in enumerate(sink.table.columns.keys()[1:-2])}
+    write(sink, 1, json.dumps({"id": 1} | fields))
+    assert stored(sink, *fields)[1] == tuple(fields.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        ('{"id": 9223372036854775808}', "row 2: field 'id' is 9223372036854775808, expected an integer of up to 64"),
+        ('{"id": 1, "name": "\\ud800"}', "row 2: field 'name' is .*lone surrogate"),
+        ('{"id": 1, "name": "\\u0000"}', "row 2: field 'name' is .*NUL"),
+        ('{"id": 1, "colour": "red"}', "row 2: 'colour' is no column of table 'orders'"),
+        ('{"id": 1, "batch_id": 7}', "row 2: field 'batch_id' is 7.*the sink fills itself"),
+        ("[1]", "row 2: it is no JSON object"),
+        ("{", "row 2: .*the row is '{'"),
+        ('{"id": 1, "stock": -1}', "the database rejects the row .*'stock': -1.*CHECK|check"),
+        ('{"id": 1, "stock": null}', "field 'stock' is null, expected a value"),
+        ('{"id": 1, "code": "A"}', "the database rejects the row .*'code': 'A'.*(UNIQUE|unique)"),
+    ],
+)
+def test_row_that_can_never_be_stored_is_refused_by_name_and_nothing_is_lost(url, value, match):
+    sink = orders_of(
+        url,
+        Column("name", String),
+        Column("stock", Integer, CheckConstraint("stock >= 0"), nullable=False, server_default="7"),
+        Column("code", String, unique=True),
+    )
+    write(sink, 1, '{"id": 1, "code": "A"}')
+    for _ in range(2):
+        with pytest.raises(RowRefused, match=f"(?s)refuses batch 2.*{match}.*Nothing of the batch is published"):
+            write(sink, 2, '{"id": 2}', value, '{"id": 3}')
+    assert stored(sink, "id") == [(0,), (1,)]
+    write(sink, 2, '{"id": 2}')  # the query was mended
+    assert stored(sink, "id", "batch_id") == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_row_without_a_value_that_the_table_needs_is_refused(url):
+    sink = orders_of(url, Column("name", String))
+    with sink.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE orders ADD COLUMN needed INTEGER NOT NULL DEFAULT 1"))
+        if not url.startswith("sqlite"):
+            connection.execute(text("ALTER TABLE orders ALTER COLUMN needed DROP DEFAULT"))
+            connection.execute(text("ALTER TABLE orders ALTER COLUMN name TYPE VARCHAR(3)"))
+    if url.startswith("sqlite"):
+        write(sink, 1, '{"id": 1, "name": "four"}')
+        assert stored(sink, "name") == [(None,), ("four",)]
+        return
+    with pytest.raises(RowRefused, match=r"rejects the row .*'id': 1.*needed"):
+        write(sink, 1, '{"id": 1}')
+    with sink.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE orders ALTER COLUMN needed SET DEFAULT 1"))
+    with pytest.raises(RowRefused, match=r"rejects the row .*'name': 'four'.*too long"):
+        write(sink, 1, '{"id": 1, "name": "one"}', '{"id": 2, "name": "four"}')
+    assert stored(sink, "id") == [(0,)]
+
+
+def test_rows_that_only_together_are_rejected_are_refused(url):
+    sink = orders_of(url, Column("code", String, unique=True), Column("name", String))
+    with pytest.raises(RowRefused, match=r"the database rejects the row .*'id': 2.*(UNIQUE|unique)"):
+        write(sink, 1, '{"id": 1, "code": "A"}', '{"id": 2, "code": "A"}')
+    with pytest.raises(RowRefused, match=r"the database rejects a row: .*(UNIQUE|unique)"):  # by another statement
+        write(sink, 1, '{"id": 1, "code": "A"}', '{"id": 2, "code": "A", "name": "ann"}')
+    assert stored(sink, "id") == [(0,)]
+
+
+def test_table_of_an_older_version_that_lacks_a_column_is_refused_until_it_has_it(url):
+    old = orders_of(url)
+    columns = [Column(name, kind) for name, kind in (("id", BigInteger), ("name", String), ("batch_id", BigInteger))]
+    sink = DatabaseSink("orders", url, Table("orders", MetaData(), *columns, Column("attempt", String)))
+    with pytest.raises(SinkRefused, match=r"'orders' is in the database without 'name'.*ALTER TABLE"):
+        write(sink, 1, '{"id": 1}')
+    with old.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE orders ADD COLUMN name VARCHAR"))
+    write(sink, 1, '{"id": 1, "name": "ann"}')
+    assert stored(sink, "id", "name") == [(0, None), (1, "ann")]
+
+
+def test_many_rows_of_many_kinds_are_each_stored_once(url):
+    sink = orders_of(url, Column("a", Integer, server_default="7"), Column("b", Integer))
+    values = [json.dumps({"id": n} | {name: n for k, name in enumerate("ab") if n >> k & 1}) for n in range(1, 25_000)]
+    write(sink, 1, *values)
+    with sink.engine.connect() as connection:
+        counted = select(func.count(), func.count(func.distinct(sink.table.c.id)), func.count(sink.table.c.b))
+        assert connection.execute(counted).one() == (25_000, 25_000, 12_500)
+    assert stored(sink, "a")[:4] == [(7,), (1,), (7,), (3,)]
 
 
 def test_database_that_is_away_fails_the_batch(tmp_path):

@@ -14,10 +14,10 @@ writer in the meantime, and the batch of the next driver fails after 5 s and is 
 
 from __future__ import annotations
 
-import json
+import contextlib
 import uuid
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
@@ -35,14 +35,16 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from exactly_once_kafka.batch import Batch, Marker
-from exactly_once_kafka.errors import BatchFailed
+from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from exactly_once_kafka.points import Points, pass_by
 from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, chunks
+from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
 
 ROWS_PER_STATEMENT = 10_000
+OWN = ("batch_id", "attempt")  # columns that the sink fills itself
 
 METADATA = MetaData()
 # No unique key: it would turn a duplicate into an error, and the point is that there is none.
@@ -71,10 +73,10 @@ class DatabaseSink(SinkOutsideKafka):
     `name` identifies the sink for good: no two queries may share it in one database, and no restart may change
     it. `url` is SQLAlchemy's. Rows have a `value` column, as for the Kafka sinks: a JSON object with the columns
     of `table`, to which the sink adds batch_id and attempt; a field that is not there is NULL, or the column's default.
-    Missing tables are made.
+    A row that the table cannot hold exactly is refused, as `table_rows` says. Missing tables are made.
 
-    Raises, inside the query: SinkRefused where going on could lose or double rows, BatchFailed where the
-    batch failed and a restart of the query will repeat it.
+    Raises, inside the query: SinkRefused where going on could lose or double rows, or a row cannot be stored;
+    BatchFailed where the batch failed and a restart of the query will repeat it.
     """
 
     def __init__(self, name: str, url: str, table: Table = IP_COUNT, *, points: Points = pass_by):
@@ -82,9 +84,18 @@ class DatabaseSink(SinkOutsideKafka):
         self.table = table
         # A connection for each batch: one that broke in the last batch must not fail the next.
         self.engine: Engine = create_engine(url, poolclass=NullPool)
+        if _in_memory(self.engine):
+            raise ValueError(f"{url} is a database in memory, which ends with each batch; expected a file or a server")
         self._made_tables = False
-        # A statement's columns are its first row's. JSON has no field for a null, so each row gets all that may be one.
-        self._absent = {column.name: None for column in table.columns if column.nullable and not _has_default(column)}
+        self._rows = TableRows(table, self.engine.dialect, OWN)
+        self.goes_to = f"table {table.fullname!r}"
+
+    def place(self) -> tuple[str, ...]:
+        """Return the database, as far as its URL tells, and the name."""
+        url = self.engine.url
+        if url.get_backend_name() == "sqlite":
+            return "database", str(Path(url.database or "").resolve()), self.name
+        return "database", str(url.set(query={})), *map(str, sorted(url.query.items())), self.name
 
     def read_marker(self, batch: Batch) -> Marker | None:
         try:
@@ -102,26 +113,67 @@ class DatabaseSink(SinkOutsideKafka):
         if "plan" not in [column["name"] for column in inspect(self.engine).get_columns(MARKERS.name)]:
             with self.engine.begin() as connection:  # an older version of the sink made it
                 connection.execute(text(f"ALTER TABLE {MARKERS.name} ADD COLUMN plan VARCHAR"))
+        self._check_columns()
         self._made_tables = True
+
+    def _check_columns(self) -> None:
+        """Raise SinkRefused if the table is another one than the sink was given, as an older version of it."""
+        columns = inspect(self.engine).get_columns(self.table.name, self.table.schema)
+        found = {column["name"].lower() for column in columns}  # to some databases case is one, to others not
+        if missing := [column.name for column in self.table.columns if column.name.lower() not in found]:
+            raise SinkRefused(
+                f"sink {self.name!r} refuses to write: table {self.table.fullname!r} is in the database without "
+                f"{', '.join(map(repr, missing))}. Add the columns (ALTER TABLE), and restart the query"
+            )
 
     def write(self, values: Iterable[str], batch: Batch) -> None:
         self.points("before_write", batch.batch_id)
         try:
-            with self.engine.begin() as transaction:
+            with self.refusing_rows(batch), self._rejecting(), self.engine.begin() as transaction:
                 self._write_rows(transaction, values, batch)
                 self._move_marker(transaction, batch)
                 self.points("before_commit", batch.batch_id)
+                self.may_be_done()
         except SQLAlchemyError as error:
             raise self._failed(batch, error) from error
         self.points("after_commit", batch.batch_id)
 
     def _write_rows(self, transaction: Connection, values: Iterable[str], batch: Batch) -> None:
         tags = {"batch_id": batch.batch_id, "attempt": uuid.uuid4().hex[:8]}
-        for number, chunk in enumerate(chunks(values, ROWS_PER_STATEMENT)):
-            rows = [{**self._absent, **json.loads(value), **tags} for value in chunk]
-            transaction.execute(insert(self.table), rows)
+        for number, chunk in enumerate(chunks(numbered(values, self._rows), ROWS_PER_STATEMENT)):
+            for rows in alike({**row, **tags} for _, row in chunk):
+                try:
+                    transaction.execute(insert(self.table), rows)
+                except (SQLAlchemyError, OverflowError, TypeError, ValueError) as error:
+                    if not _is_for_good(error):
+                        raise
+                    raise _Rejected(error, rows) from error
             if number == 0:
                 self.points("mid_transaction", batch.batch_id)
+
+    @contextlib.contextmanager
+    def _rejecting(self) -> Iterator[None]:
+        """Say, once the transaction is rolled back, which row it is that the database rejects. Raises ValueError."""
+        try:
+            yield
+        except _Rejected as rejected:
+            row, said = self._first_rejected(rejected.rows) or ("a row", rejected.error)
+            why = " ".join(str(getattr(said, "orig", None) or said).split()).rstrip(".")
+            raise ValueError(f"the database rejects {row}: {why}") from rejected.error
+
+    def _first_rejected(self, rows: list[Row]) -> tuple[str, Exception] | None:
+        """Insert row by row, to no effect, and return the first that is rejected; None if only all together are."""
+        with contextlib.suppress(DBAPIError), self.engine.connect() as connection, connection.begin() as transaction:
+            try:
+                for row in rows:
+                    try:
+                        connection.execute(insert(self.table), [row])
+                    except (SQLAlchemyError, OverflowError, TypeError, ValueError) as error:
+                        fields = {key: field for key, field in row.items() if key not in OWN}
+                        return f"the row {fields!r:.300}", error
+            finally:
+                transaction.rollback()
+        return None
 
     def _move_marker(self, transaction: Connection, batch: Batch) -> None:
         """Set the marker to this batch if it stands at the one before. Raises BatchFailed if somebody moved it.
@@ -148,5 +200,22 @@ class DatabaseSink(SinkOutsideKafka):
         )
 
 
-def _has_default(column: Column[Any]) -> bool:
-    return column.default is not None or column.server_default is not None
+class _Rejected(Exception):
+    """The database will not take one of these rows, now or later."""
+
+    def __init__(self, error: Exception, rows: list[Row]):
+        super().__init__(str(error))
+        self.error, self.rows = error, rows
+
+
+def _is_for_good(error: Exception) -> bool:
+    """Tell whether a row is what is wrong, so that no restart would help."""
+    if isinstance(error, DBAPIError):
+        return isinstance(error, DataError | IntegrityError)
+    return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError)
+
+
+def _in_memory(engine: Engine) -> bool:
+    database = engine.url.database or ""
+    at_all = engine.url.get_backend_name() == "sqlite"
+    return at_all and (not database or ":memory:" in database or engine.url.query.get("mode") == "memory")

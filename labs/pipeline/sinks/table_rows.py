@@ -1,0 +1,249 @@
+"""A JSON object as a row of a table: each field as its column's type, exactly, or a ValueError that says why not.
+
+Fields are those that Spark's to_json writes: dates and timestamps as ISO text, binary as base64, a null by leaving the
+field out. What a column cannot hold exactly is refused: an unknown field, a decimal with more places than the column, a
+text with a NUL. Only a Float column takes the number that is nearest. What else a database objects to, it says itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+
+from exactly_once_kafka.names import is_whole
+
+Row = dict[str, Any]
+SHOWN = 200  # characters of a row, or of a field, in a message
+
+
+class TableRows:
+    """Makes rows of one table, in one kind of database. `own` are the columns that the sink fills itself."""
+
+    def __init__(self, table: sa.Table, dialect: sa.Dialect, own: Sequence[str]):
+        for name in own:
+            if name not in table.columns:
+                raise ValueError(f"table {table.name!r} has no column {name!r}, which the sink fills itself: add it")
+        self._table, self._dialect, self._own = table, dialect, own
+        self._columns = {column.name: column for column in table.columns}
+
+    def row(self, value: str) -> Row:
+        """Return what to insert for a value: the fields that are there. Raises ValueError."""
+        try:
+            fields = _parsed(value)
+            unknown = [name for name in fields if name not in self._columns]
+            if unknown:
+                has = ", ".join(name for name in self._columns if name not in self._own)
+                raise ValueError(f"{', '.join(map(repr, unknown))} is no column of table {self._table.name!r}: {has}")
+            return {self._columns[name].key: self._converted(name, field) for name, field in fields.items()}
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            raise ValueError(f"{error} (the row is {value!r:.{SHOWN}})") from None
+
+    def _converted(self, name: str, field: Any) -> Any:
+        column = self._columns[name]
+        try:
+            if name in self._own:
+                raise ValueError("no field, but a column that the sink fills itself")
+            if column.computed is not None or (column.identity is not None and column.identity.always):
+                raise ValueError("no field, but a column that the database fills itself")
+            if field is None:
+                if not column.nullable:
+                    raise ValueError("a value, for the column is NOT NULL")
+                return None
+            return self._convert(column.type, field)
+        except (ValueError, ArithmeticError) as error:
+            shown = json.dumps(field, default=str)
+            raise ValueError(f"field {name!r} is {shown:.{SHOWN}}, expected {error}") from None
+
+    def _convert(self, kind: sa.types.TypeEngine[Any], field: Any) -> Any:
+        for of_kind, convert in CONVERT.items():
+            if isinstance(kind, of_kind):
+                return convert(kind, field, self._dialect)
+        if isinstance(kind, sa.ARRAY):
+            if not isinstance(field, list):
+                raise ValueError("an array")
+            return [None if item is None else self._convert(kind.item_type, item) for item in field]
+        return _plain(kind, field, self._dialect)
+
+
+def alike(rows: Iterable[Row]) -> list[list[Row]]:
+    """Group rows that have the same columns: an INSERT has those of its first row, and others get their default."""
+    groups: dict[frozenset[str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(frozenset(row), []).append(row)
+    return list(groups.values())
+
+
+def _parsed(value: str) -> Row:
+    fields = json.loads(value, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_each_once)
+    if not isinstance(fields, dict):
+        raise ValueError("it is no JSON object, and each row is to be one")
+    return fields
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> Row:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+        raise ValueError(f"field {twice!r} is there twice")
+    return fields
+
+
+def _no_number(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number to JSON, nor to each database")
+
+
+def _integer(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> int:
+    if isinstance(field, Decimal) and field.adjusted() < 20 and field == field.to_integral_value():
+        field = int(field)
+    if not isinstance(field, int) or isinstance(field, bool):
+        raise ValueError("an integer")
+    if not -(2**63) <= field < 2**63:
+        raise ValueError("an integer of up to 64 bits")
+    return field
+
+
+def _decimal(field: Any) -> Decimal:
+    if isinstance(field, Decimal):
+        return field
+    if not isinstance(field, int) or isinstance(field, bool):
+        raise ValueError("a number")
+    return Decimal(field)
+
+
+def _float(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> float:
+    number = float(_decimal(field))
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("a number of up to 1.8e308")
+    return number
+
+
+def _exact_float(number: Decimal) -> float:
+    nearest = float(number)
+    if nearest in (float("inf"), float("-inf")) or Decimal(repr(nearest)) != number:
+        raise ValueError("a number of up to 15 digits, for it is kept as a float here: let the column be a text")
+    return nearest
+
+
+def _numeric(kind: Any, field: Any, dialect: sa.Dialect) -> Decimal | float:
+    number = _decimal(field)
+    if kind.scale is not None and _places(number) > kind.scale:
+        raise ValueError(f"a number with up to {kind.scale} decimal places")
+    if kind.precision is not None and number and number.adjusted() + 1 > kind.precision - (kind.scale or 0):
+        raise ValueError(f"a number of up to {kind.precision} digits, {kind.scale or 0} of them decimal places")
+    if dialect.name == "sqlite":
+        _exact_float(number)
+    return number
+
+
+def _places(number: Decimal) -> int:
+    _, digits, exponent = number.as_tuple()
+    text = "".join(map(str, digits))
+    return max(0, -int(exponent) - (len(text) - len(text.rstrip("0")))) if number else 0
+
+
+def _text(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> str:
+    if not isinstance(field, str):
+        raise ValueError("text")
+    if not is_whole(field):
+        raise ValueError("text without a NUL or a lone surrogate, which databases do not keep")
+    return field
+
+
+def _one_of(kind: Any, field: Any, dialect: sa.Dialect) -> str:
+    if field not in kind.enums:
+        raise ValueError(f"one of {', '.join(map(repr, kind.enums))}")
+    return str(field)
+
+
+def _boolean(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> bool:
+    if not isinstance(field, bool):
+        raise ValueError("true or false")
+    return field
+
+
+def _binary(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> bytes:
+    try:
+        return base64.b64decode(_text(kind, field, dialect), validate=True)
+    except ValueError:
+        raise ValueError("base64, as to_json writes binary") from None
+
+
+def _uuid(kind: Any, field: Any, dialect: sa.Dialect) -> Any:
+    try:
+        found = uuid.UUID(_text(kind, field, dialect))
+    except ValueError:
+        raise ValueError("a UUID") from None
+    return found if kind.as_uuid else str(found)
+
+
+def _date(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> datetime.date:
+    return _iso(datetime.date, field, "a date such as 2025-10-10")
+
+
+def _timestamp(kind: Any, field: Any, dialect: sa.Dialect) -> datetime.datetime:
+    return _in_zone(kind, _iso(datetime.datetime, field, "a time such as 2025-10-10T13:55:36.123456"), dialect)
+
+
+def _time(kind: Any, field: Any, dialect: sa.Dialect) -> datetime.time:
+    return _in_zone(kind, _iso(datetime.time, field, "a time such as 13:55:36.123456"), dialect)
+
+
+def _iso(of_kind: Any, field: Any, expected: str) -> Any:
+    try:
+        return of_kind.fromisoformat(_text(sa.String(), field, sa.Dialect()))
+    except ValueError:
+        raise ValueError(expected) from None
+
+
+def _in_zone(kind: Any, time: Any, dialect: sa.Dialect) -> Any:
+    """Refuse a zone that the database would drop, and have one where it would guess."""
+    keeps = kind.timezone and dialect.name != "sqlite"
+    if keeps and time.tzinfo is None:
+        raise ValueError("a time with its zone, such as …Z or …+00:00")
+    if not keeps and time.tzinfo is not None:
+        why = "SQLite keeps none" if kind.timezone else "the column has none: cast it to timestamp_ntz"
+        raise ValueError(f"a time without a zone, for {why}")
+    return time
+
+
+def _plain(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> Any:
+    """Return any JSON, with its numbers as Python has them."""
+    if isinstance(field, dict):
+        return {_text(kind, name, dialect): _plain(kind, each, dialect) for name, each in field.items()}
+    if isinstance(field, list):
+        return [_plain(kind, each, dialect) for each in field]
+    if isinstance(field, Decimal):
+        return _exact_float(field)
+    return _text(kind, field, dialect) if isinstance(field, str) else field
+
+
+# Those before others that they are kinds of, too.
+CONVERT: dict[Any, Callable[..., Any]] = {
+    sa.Integer: _integer,
+    sa.Float: _float,
+    sa.Numeric: _numeric,
+    sa.Enum: _one_of,
+    sa.String: _text,
+    sa.Boolean: _boolean,
+    sa.DateTime: _timestamp,
+    sa.Date: _date,
+    sa.Time: _time,
+    sa.LargeBinary: _binary,
+    sa.Uuid: _uuid,
+}
+
+
+def numbered(values: Iterable[str], rows: TableRows) -> Iterator[tuple[str, Row]]:
+    """Yield each value with the row that it makes. Raises ValueError, which says which row of the batch it is."""
+    for number, value in enumerate(values, 1):
+        try:
+            yield value, rows.row(value)
+        except ValueError as error:
+            raise ValueError(f"row {number}: {error}") from None
