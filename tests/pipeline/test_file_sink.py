@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -12,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
+from labs.equipment.eventually import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.other_readers import read_files
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
@@ -211,10 +213,105 @@ def test_file_that_is_not_what_the_manifest_says_cannot_be_read(sink, damage):
         read_files(sink.directory)
 
 
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_manifest_without_an_entry_is_read_by_nobody_and_written_to_by_no_sink(sink, missing):
+    for number in range(4):
+        publish(sink, number, count=1)
+    entry = sink.directory / MANIFEST / f"{missing}.json"
+    entry.rename(sink.directory / "kept")
+    with pytest.raises(ValueError, match=rf"has 3 entries, up to 3.json, and no {missing}.json"):
+        read_files(sink.directory)
+    with pytest.raises(SinkRefused, match=rf"refuses batch 4: .* no {missing}.json"):
+        publish(sink, 4, count=1)
+    (sink.directory / "kept").rename(entry)
+    publish(sink, 4, count=1)
+    assert audit(expected(*[1] * 5), read_files(sink.directory)).valid
+
+
+def test_manifest_that_lost_its_last_entry_has_its_batch_written_again_or_refused(sink):
+    publish(sink, 0, count=1)
+    publish(sink, 1, count=1)
+    (sink.directory / MANIFEST / "1.json").unlink()
+    with pytest.raises(SinkRefused, match="the last batch committed is 0"):
+        publish(sink, 2, count=1)
+    publish(sink, 1, count=2)
+    assert audit(expected(1, 2), read_files(sink.directory)).valid
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda entry: "",
+        lambda entry: json.dumps(entry)[:-9],
+        lambda entry: "[]",
+        lambda entry: json.dumps(entry | {"batch_id": 0}),
+        lambda entry: json.dumps(entry | {"file": "../elsewhere.jsonl"}),
+        lambda entry: json.dumps(entry | {"file": f"batch-0-{entry['attempt']}.jsonl"}),
+        lambda entry: json.dumps({name: value for name, value in entry.items() if name != "rows"}),
+    ],
+)
+def test_entry_that_was_edited_or_cut_is_read_by_nobody_and_followed_by_no_batch(sink, damage):
+    publish(sink, 0, count=1)
+    publish(sink, 1, count=1)
+    file = sink.directory / MANIFEST / "1.json"
+    file.write_text(damage(json.loads(file.read_text())))
+    with pytest.raises(ValueError, match=r"1\.json is .*restore it"):
+        read_files(sink.directory)
+    with pytest.raises(SinkRefused, match=r"refuses batch 2: .*1\.json is .*restore it"):
+        publish(sink, 2, count=1)
+
+
+def test_manifest_with_entries_of_two_queries_is_read_by_nobody(sink):
+    publish(sink, 0, count=1)
+    publish(sink, 1, count=1)
+    file = sink.directory / MANIFEST / "0.json"
+    file.write_text(file.read_text().replace("the-query", "another"))
+    with pytest.raises(ValueError, match="batch 1 is of another query"):
+        read_files(sink.directory)
+
+
+@pytest.mark.parametrize("name", ["01.json", "1x.json"])
+def test_entry_that_no_sink_has_written_is_said_by_name(sink, name):
+    publish(sink, 0, count=1)
+    (sink.directory / MANIFEST / name).write_text("{}")
+    with pytest.raises(ValueError, match=f"has {name}, which no sink has written"):
+        read_files(sink.directory)
+
+
+def test_leftovers_beside_the_manifest_are_no_entries(sink):
+    publish(sink, 0, count=1)
+    (sink.directory / MANIFEST / ".1.json.abcd.tmp").write_text("{")
+    (sink.directory / "batch-1-abcd.jsonl").write_text("{}\n")
+    assert audit(expected(1), read_files(sink.directory)).valid
+    publish(sink, 1, count=1)
+    assert audit(expected(1, 1), read_files(sink.directory)).valid
+    assert not list(sink.directory.rglob("*abcd*"))
+
+
+def test_directory_without_a_manifest_is_no_empty_result(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no _manifest"):
+        read_files(tmp_path)
+    assert not FileSink(tmp_path).is_done(batch(0))
+    assert read_files(tmp_path) == []
+
+
+def test_reader_sees_whole_batches_while_a_sink_writes(sink):
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(lambda: [publish(sink, number, count=1) for number in range(100)])
+        eventually(lambda: (sink.directory / MANIFEST).is_dir())
+        seen = [len(read_files(sink.directory))]
+        while not written.done():
+            seen.append(len(read_files(sink.directory)))
+        written.result()
+    assert seen == sorted(seen)
+    assert {count % 3 for count in seen} == {0}
+
+
 def test_value_with_a_line_break_is_refused(sink):
     assert not sink.is_done(batch(0))
-    with pytest.raises(ValueError, match="line break"):
+    with pytest.raises(ValueError, match="line break") as refusal:
         sink.write(["one\ntwo"], batch(0))
+    assert isinstance(refusal.value, SinkRefused)
     assert read_every_file(sink.directory) == []
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import NullPool, Table, create_engine, select
 
 from labs.evidence.auditor.audit import Result
 from labs.pipeline.sinks.database_sink import IP_COUNT
-from labs.pipeline.sinks.file_sink import Entry, batches, read_entry
+from labs.pipeline.sinks.file_sink import MANIFEST, Entry, batches, read_entry
 
 
 def read_database(url: str, table: Table = IP_COUNT) -> list[Result]:
@@ -23,12 +23,21 @@ def read_database(url: str, table: Table = IP_COUNT) -> list[Result]:
 def read_files(directory: str | Path) -> list[Result]:
     """Return every result in the files that the manifest names, by batch and line; other files do not exist.
 
-    Raises OSError if a file cannot be read, ValueError if it is not what the manifest says.
+    Raises OSError if a file cannot be read or there is no manifest, ValueError if a file is not what that says, or an
+    entry is missing.
     """
     directory = Path(directory)
+    if not (directory / MANIFEST).is_dir():
+        raise FileNotFoundError(f"{directory} has no {MANIFEST}: no file sink has written here; is it the right place?")
     results: list[Result] = []
+    queries = set[str]()
     for batch_id in batches(directory):
         entry = read_entry(directory, batch_id)
+        queries.add(entry.query_id)
+        if len(queries) > 1:
+            raise ValueError(
+                f"{directory / MANIFEST}: batch {batch_id} is of another query than those before: restore it"
+            )
         for line in _lines(directory, entry):
             value = json.loads(line)
             results.append(

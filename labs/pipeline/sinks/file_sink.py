@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -25,12 +26,14 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, Marker
-from exactly_once_kafka.errors import BatchFailed
+from exactly_once_kafka.errors import BatchFailed, SinkRefused
+from exactly_once_kafka.names import check_text
 from exactly_once_kafka.points import Points, pass_by
 from labs.pipeline.sinks.durable_file import publish
 from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka
 
 MANIFEST = "_manifest"
+LONGEST = 255  # bytes of a name in a path, on all usual file systems
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,24 @@ class FileSink(SinkOutsideKafka):
     """A foreachBatch function that publishes each micro-batch exactly once, in a directory of the query's own.
 
     Rows have a `value` column, as for the Kafka sinks: one line of text each. Raises, inside the query:
-    SinkRefused where going on could lose or double rows, BatchFailed where the batch failed and a restart of
-    the query will repeat it.
+    SinkRefused where going on could lose or double rows, or a row is no line; BatchFailed where the batch failed and a
+    restart of the query will repeat it.
     """
 
     def __init__(self, directory: str | Path, *, points: Points = pass_by):
-        super().__init__(str(directory), points)
+        super().__init__(str(directory) if isinstance(directory, Path) else directory, points)
         self.directory = Path(directory)
+
+    @staticmethod
+    def check_name(name: object) -> None:
+        """Raise ValueError if that can be no directory."""
+        check_text("the directory", name)
+        if too_long := [part for part in Path(str(name)).parts if len(os.fsencode(part)) > LONGEST]:
+            raise ValueError(f"the directory has {too_long[0]!r} in its path; expected names of up to {LONGEST} bytes")
+
+    def place(self) -> tuple[str, ...]:
+        """Return the directory, whichever of its paths was given."""
+        return "directory", str(self.directory.resolve())
 
     def read_marker(self, batch: Batch) -> Marker | None:
         try:
@@ -65,6 +79,8 @@ class FileSink(SinkOutsideKafka):
             entry = None if last is None else read_entry(self.directory, last)
         except OSError as error:
             raise self._failed(batch, error) from error
+        except ValueError as error:
+            raise SinkRefused(f"sink {self.name!r} refuses batch {batch.batch_id}: {error}") from error
         return Marker(entry.batch_id, entry.query_id, entry.plan) if entry else None
 
     def drain(self, rows: DataFrame) -> None:
@@ -77,11 +93,13 @@ class FileSink(SinkOutsideKafka):
         batch_id = batch.batch_id
         self.points("before_write", batch_id)
         attempt = uuid.uuid4().hex[:8]
-        file, lines = f"batch-{batch_id}-{attempt}.jsonl", _Lines(values)
+        file, lines = _data_file(batch_id, attempt), _Lines(values)
         try:
             # Step 1. The file: whole, on disk, and of no account yet.
-            publish(self.directory / file, lines, midway=lambda: self.points("mid_transaction", batch_id))
+            with self.refusing_rows(batch):
+                publish(self.directory / file, lines, midway=lambda: self.points("mid_transaction", batch_id))
             self.points("before_commit", batch_id)
+            self.may_be_done()
             # Step 2. The entry, which makes it count.
             entry = Entry(batch_id, batch.query_id, attempt, file, lines.count, lines.sha256.hexdigest(), batch.plan)
             publish(_entry_file(self.directory, batch_id), [json.dumps(asdict(entry)) + "\n"])
@@ -127,14 +145,42 @@ class _Lines:
 
 
 def batches(directory: Path) -> list[int]:
-    """Return which batches the manifest has, in order."""
-    return sorted(int(file.stem) for file in (directory / MANIFEST).glob("[0-9]*.json"))
+    """Return which batches the manifest has, in order. Raises ValueError if one is missing: its rows would be."""
+    found = _listed(directory)
+    if missing := set(range(len(found))) - set(found):
+        found = _listed(directory)  # a directory that changes meanwhile may have been listed without an older entry
+        missing = set(range(len(found))) - set(found)
+    if missing:
+        raise ValueError(
+            f"{directory / MANIFEST} has {len(found)} entries, up to {found[-1]}.json, and no {min(missing)}.json, "
+            "with which the rows of that batch are missing: restore it"
+        )
+    return found
+
+
+def _listed(directory: Path) -> list[int]:
+    names = [file.stem for file in (directory / MANIFEST).glob("[0-9]*.json")]
+    if strange := [name for name in names if not name.isdecimal() or str(int(name)) != name]:
+        raise ValueError(f"{directory / MANIFEST} has {strange[0]}.json, which no sink has written: move it away")
+    return sorted(map(int, names))
 
 
 def read_entry(directory: Path, batch_id: int) -> Entry:
-    """Read the manifest's entry for a batch. Raises OSError."""
-    return Entry(**json.loads(_entry_file(directory, batch_id).read_text()))
+    """Read the manifest's entry for a batch. Raises OSError, ValueError if it is none, or another batch's."""
+    file = _entry_file(directory, batch_id)
+    text = file.read_text(encoding="utf-8")
+    try:
+        entry = Entry(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file} is no entry of a manifest ({error}): restore it") from error
+    if (entry.batch_id, entry.file) != (batch_id, _data_file(batch_id, entry.attempt)):
+        raise ValueError(f"{file} is about batch {entry.batch_id} and {entry.file!r:.100}: restore it")
+    return entry
 
 
 def _entry_file(directory: Path, batch_id: int) -> Path:
     return directory / MANIFEST / f"{batch_id}.json"
+
+
+def _data_file(batch_id: int, attempt: str) -> str:
+    return f"batch-{batch_id}-{attempt}.jsonl"
