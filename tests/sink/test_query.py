@@ -14,6 +14,7 @@ def test_rows_of_spark_connect_are_refused(tmp_path):
     with pytest.raises(SinkRefused, match="refuses batch 0: the rows are those of Spark Connect"):
         FileSink(tmp_path)(rows, 0)
 
+
 @pytest.mark.bench
 def test_plans_from_the_file_and_from_the_log_are_alike(copy, tmp_path):
     copy.checkpoint = tmp_path / "50 %41 größer"
@@ -29,6 +30,7 @@ def test_plans_from_the_file_and_from_the_log_are_alike(copy, tmp_path):
         assert from_file == from_log
 
 
+@pytest.mark.bench
 def test_plan_of_a_checkpoint_elsewhere_is_asked_of_spark(copy):
     plans = []
 
