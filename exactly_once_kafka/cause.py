@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from exactly_once_kafka.errors import NO_SUCH_TOPIC
+
+ONE_ANSWER = 5  # seconds
 NOT_TELLING = {KafkaError._STATE, KafkaError._NOT_CONFIGURED}  # the transaction is in order, or there is none
 
 
@@ -21,15 +24,27 @@ def true_cause(producer: Producer, topic: str | None) -> Iterator[None]:
         yield
     except KafkaException as error:
         cause = _failure_of_transaction(producer) or error.args[0]
+        if topic:
+            cause = why_unknown(producer, topic, cause)
         which = f"topic {topic!r}" if topic else "a topic named in the column 'topic'"
-        raise KafkaException(named(cause, f"WRITE to {which}")) from error
+        raise KafkaException(named(cause, f"WRITE to {which}", topic)) from error
 
 
-def named(error: KafkaError, operation: str) -> KafkaError:
-    """Return the error with the operation in it, if Kafka said that somebody may not do something to a topic."""
-    if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+def why_unknown(producer: Producer, topic: str, error: KafkaError) -> KafkaError:
+    """Return what Kafka says of a topic that the client takes for none: it may not be there, or have no such name."""
+    if error.code() in NO_SUCH_TOPIC:
+        with contextlib.suppress(KafkaException):
+            return producer.list_topics(topic, timeout=ONE_ANSWER).topics[topic].error or error
+    return error
+
+
+def named(error: KafkaError, operation: str, topic: str | None = None) -> KafkaError:
+    """Return the error with the topic in it; if Kafka said that somebody may not do something to it, with that."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return KafkaError(error.code(), f"not allowed to {operation}")
+    if topic is None or any(form in error.str() for form in (f"{topic!r}", f" {topic} [")):
         return error
-    return KafkaError(error.code(), f"not allowed to {operation}")
+    return KafkaError(error.code(), f"topic {topic!r}: {error.str()}")
 
 
 def _failure_of_transaction(producer: Producer) -> KafkaError | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException
 
 from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
-from exactly_once_kafka.errors import Undecidable
+from exactly_once_kafka.errors import Undecidable, explain
 from exactly_once_kafka.executors.left_open import settle
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, topic_for
@@ -105,7 +105,7 @@ def read(store: MarkerStore, patience: Patience) -> Marker | None:
 def _why_unreachable(error: KafkaError, arguments: argparse.Namespace) -> str:
     if error.code() in NO_ANSWER_YET:
         return f"no Kafka answers at {arguments.bootstrap_servers}, or not without the right --option: {error.str()}"
-    return f"the marker cannot be reached at {arguments.bootstrap_servers}: {error.str()}"
+    return f"the marker cannot be reached at {arguments.bootstrap_servers}: {explain(error, arguments.name)}"
 
 
 def describe(marker: Marker | None) -> str:

@@ -1,6 +1,13 @@
-"""What the exactly-once sink says when it will not, or could not, publish a batch."""
+"""What the exactly-once sink says when it will not, or could not, publish a batch.
+
+Kafka's answer decides which. A *permanent* error comes again with every restart until somebody changes something: that
+is SinkRefused. A *passing* one a restart mends: BatchFailed. The table below has each code of Kafka's protocol and of
+librdkafka, by its number, since older clients lack the newer names; a test compares it with both client libraries.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -12,10 +19,11 @@ FENCED = {
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 }
 NO_SUCH_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 
 
 class SinkRefused(RuntimeError):
-    """Publishing this batch could lose or double rows; an operator has to decide."""
+    """No restart helps: publishing could lose or double rows, or Kafka would refuse them again. Somebody must act."""
 
 
 class RowRefused(SinkRefused, ValueError):
@@ -34,19 +42,264 @@ class Undecidable(RuntimeError):
     """Kafka left rows open that it took for decided, and nobody knows how they were to end: there is where they are."""
 
 
-# What an operator has to grant, where the error does not say it itself.
-NOT_ALLOWED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ and WRITE the sink's topics",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "READ group {name!r}",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE to transactional id {name!r}",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IDEMPOTENT_WRITE on the cluster",
+class Meaning(NamedTuple):
+    """What an error means, and what to do about it; `{name}` is the sink's and `{said}` what Kafka said."""
+
+    why: str
+    to_do: str
+
+
+_SAID = "Kafka said: {said}"
+_CHANGE_OPTIONS = Meaning("Kafka or its client does not take what it is asked (" + _SAID + ")", "Change that option")
+_TOO_OLD = Meaning(
+    "this Kafka lacks what the sink needs, or has it switched off (" + _SAID + ")",
+    "Use Kafka 2.5 or later, with the broker's features not held down",
+)
+_TOPIC_SETTINGS = Meaning("Kafka refuses the settings of a topic (" + _SAID + ")", "Create the topic yourself")
+_LOGIN = Meaning(
+    "Kafka does not let the sink in (" + _SAID + ")",
+    "Change security_protocol and the sasl_ options to what the broker knows: mechanism, user and password",
+)
+_BAD_RECORD = Meaning(
+    "Kafka refuses a row ("
+    + _SAID
+    + "); a topic with cleanup.policy=compact takes none whose column 'key' is null or absent",
+    "Give each row a key, or have the topic not be compacted",
+)
+_TOO_LARGE = Meaning(
+    "a row, or a batch of rows, is larger than the topic's max.message.bytes (" + _SAID + ")",
+    "Raise it, or set the sink's message_max_bytes to it",
+)
+
+# Each restart meets these again, until what is said here was done.
+PERMANENT: dict[int, Meaning] = {
+    -190: Meaning(  # _UNKNOWN_PARTITION
+        "the column 'partition' of a row names a partition that the topic does not have (" + _SAID + ")",
+        "Give the topic more partitions, or mend the column",
+    ),
+    -186: _CHANGE_OPTIONS,  # _INVALID_ARG
+    -181: Meaning(  # _SSL
+        "TLS with Kafka fails (" + _SAID + ")",
+        "Change security_protocol and the ssl_ options to what the broker has: ssl_ca_location must name the "
+        "certificate that the broker's is signed with, and the broker's must be valid and have its address",
+    ),
+    -171: _TOO_OLD,  # _UNKNOWN_PROTOCOL
+    -170: _CHANGE_OPTIONS,  # _NOT_IMPLEMENTED
+    -169: _LOGIN,  # _AUTHENTICATION
+    -165: _TOO_OLD,  # _UNSUPPORTED_FEATURE
+    -154: _CHANGE_OPTIONS,  # _INVALID_TYPE
+    -145: _CHANGE_OPTIONS,  # _NOT_CONFIGURED
+    -138: _BAD_RECORD,  # _INVALID_DIFFERENT_RECORD
+    10: _TOO_LARGE,  # MSG_SIZE_TOO_LARGE
+    12: Meaning(  # OFFSET_METADATA_TOO_LARGE
+        "the marker is larger than the broker's offset.metadata.max.bytes (" + _SAID + ")", "Raise it"
+    ),
+    17: Meaning(  # TOPIC_EXCEPTION
+        "Kafka has no topics of such a name, or lets nobody write to it (" + _SAID + ")",
+        "Give the sink another topic, or mend the column 'topic'",
+    ),
+    18: Meaning(  # RECORD_LIST_TOO_LARGE
+        "a batch of rows is larger than the topic's segment.bytes (" + _SAID + ")",
+        "Raise it, or set the sink's batch_size below it",
+    ),
+    21: _CHANGE_OPTIONS,  # INVALID_REQUIRED_ACKS
+    24: Meaning(  # INVALID_GROUP_ID
+        "Kafka does not take the sink's name {name!r} for that of a group (" + _SAID + ")", "Give the sink another name"
+    ),
+    28: Meaning(  # INVALID_COMMIT_OFFSET_SIZE
+        "the marker is larger than what Kafka keeps for a group (" + _SAID + ")",
+        "Raise the broker's offset.metadata.max.bytes and the max.message.bytes of __consumer_offsets",
+    ),
+    32: Meaning(  # INVALID_TIMESTAMP
+        "Kafka refuses the time of a record (" + _SAID + "): the clock of this machine, or of an executor's, is wrong; "
+        "or the topic's message.timestamp.before.max.ms or message.timestamp.after.max.ms (1 hour, unless set) is too "
+        "narrow",
+        "Set the clock, or widen them",
+    ),
+    33: _LOGIN,  # UNSUPPORTED_SASL_MECHANISM
+    34: _LOGIN,  # ILLEGAL_SASL_STATE
+    35: _TOO_OLD,  # UNSUPPORTED_VERSION
+    37: _TOPIC_SETTINGS,  # INVALID_PARTITIONS
+    38: _TOPIC_SETTINGS,  # INVALID_REPLICATION_FACTOR
+    39: _TOPIC_SETTINGS,  # INVALID_REPLICA_ASSIGNMENT
+    40: _TOPIC_SETTINGS,  # INVALID_CONFIG
+    42: _CHANGE_OPTIONS,  # INVALID_REQUEST
+    43: Meaning(  # UNSUPPORTED_FOR_MESSAGE_FORMAT
+        "the topic has records of a format without transactions (" + _SAID + ")", "Give the sink a new topic"
+    ),
+    44: Meaning("a policy of the brokers forbids it (" + _SAID + ")", "Do as the policy says"),  # POLICY_VIOLATION
+    50: Meaning(  # INVALID_TRANSACTION_TIMEOUT
+        "transaction_timeout_ms is {timeout_ms:.0f}, which is more than the broker's transaction.max.timeout.ms "
+        "(900000, unless set) allows",
+        "Lower the one or raise the other",
+    ),
+    54: _LOGIN,  # SECURITY_DISABLED
+    58: _LOGIN,  # SASL_AUTHENTICATION_FAILED
+    76: Meaning(  # UNSUPPORTED_COMPRESSION_TYPE
+        "the broker does not know the compression (" + _SAID + ")", "Set the sink's compression_type to another"
+    ),
+    87: _BAD_RECORD,  # INVALID_RECORD
+    114: Meaning(  # MISMATCHED_ENDPOINT_TYPE
+        "bootstrap_servers leads to controllers (" + _SAID + ")", "Name the brokers' own addresses there"
+    ),
+    115: Meaning(  # UNSUPPORTED_ENDPOINT_TYPE
+        "bootstrap_servers leads to what is no broker (" + _SAID + ")", "Name the brokers' addresses there"
+    ),
+}
+
+_GRANT = "Grant it to the sink's user and restart the query"
+_CREATE = Meaning("Kafka has no such topic or partition ({said})", "Create it and restart the query")
+_RESTART = Meaning(_SAID + " ({code})", "Restart the query")
+_REPLICAS = Meaning(
+    "fewer replicas of a partition are in sync than its min.insync.replicas (" + _SAID + ")",
+    "Bring its brokers back, or lower that setting, and restart the query",
+)
+# A restart mends these: Kafka is busy, or something has moved, or somebody else has taken over. Among them is what an
+# operator has to grant or to create: that may just have been done, and be seen a moment later.
+PASSING: dict[int, Meaning] = {
+    **dict.fromkeys(
+        (
+            -199,  # _BAD_MSG
+            -198,  # _BAD_COMPRESSION
+            -197,  # _DESTROY
+            -196,  # _FAIL, also for whatever has no code
+            -195,  # _TRANSPORT
+            -194,  # _CRIT_SYS_RESOURCE
+            -193,  # _RESOLVE
+            -192,  # _MSG_TIMED_OUT
+            -189,  # _FS
+            -187,  # _ALL_BROKERS_DOWN
+            -185,  # _TIMED_OUT
+            -184,  # _QUEUE_FULL
+            -182,  # _NODE_UPDATE
+            -180,  # _WAIT_COORD
+            -178,  # _IN_PROGRESS
+            -177,  # _PREV_IN_PROGRESS
+            -173,  # _CONFLICT
+            -172,  # _STATE
+            -167,  # _OUTDATED
+            -166,  # _TIMED_OUT_QUEUE
+            -164,  # _WAIT_CACHE
+            -163,  # _INTR
+            -158,  # _PARTIAL
+            -155,  # _UNDERFLOW
+            -153,  # _RETRY
+            -152,  # _PURGE_QUEUE
+            -151,  # _PURGE_INFLIGHT
+            -150,  # _FATAL
+            -149,  # _INCONSISTENT
+            -148,  # _GAPLESS_GUARANTEE
+            -146,  # _UNKNOWN_BROKER
+            -140,  # _AUTO_OFFSET_RESET
+            -139,  # _LOG_TRUNCATION
+            -137,  # _DESTROY_BROKER
+            -1,  # UNKNOWN
+            1,  # OFFSET_OUT_OF_RANGE
+            2,  # INVALID_MSG: it was damaged on its way
+            5,  # LEADER_NOT_AVAILABLE
+            6,  # NOT_LEADER_FOR_PARTITION
+            7,  # REQUEST_TIMED_OUT
+            8,  # BROKER_NOT_AVAILABLE
+            9,  # REPLICA_NOT_AVAILABLE
+            11,  # STALE_CTRL_EPOCH
+            13,  # NETWORK_EXCEPTION
+            14,  # COORDINATOR_LOAD_IN_PROGRESS
+            15,  # COORDINATOR_NOT_AVAILABLE
+            16,  # NOT_COORDINATOR
+            22,  # ILLEGAL_GENERATION
+            25,  # UNKNOWN_MEMBER_ID
+            27,  # REBALANCE_IN_PROGRESS
+            36,  # TOPIC_ALREADY_EXISTS
+            41,  # NOT_CONTROLLER
+            45,  # OUT_OF_ORDER_SEQUENCE_NUMBER
+            46,  # DUPLICATE_SEQUENCE_NUMBER
+            51,  # CONCURRENT_TRANSACTIONS
+            52,  # TRANSACTION_COORDINATOR_FENCED
+            55,  # OPERATION_NOT_ATTEMPTED
+            56,  # KAFKA_STORAGE_ERROR
+            57,  # LOG_DIR_NOT_FOUND
+            59,  # UNKNOWN_PRODUCER_ID
+            60,  # REASSIGNMENT_IN_PROGRESS
+            69,  # GROUP_ID_NOT_FOUND
+            70,  # FETCH_SESSION_ID_NOT_FOUND
+            71,  # INVALID_FETCH_SESSION_EPOCH
+            72,  # LISTENER_NOT_FOUND
+            74,  # FENCED_LEADER_EPOCH
+            75,  # UNKNOWN_LEADER_EPOCH
+            77,  # STALE_BROKER_EPOCH
+            78,  # OFFSET_NOT_AVAILABLE
+            80,  # PREFERRED_LEADER_NOT_AVAILABLE
+            83,  # ELIGIBLE_LEADERS_NOT_AVAILABLE
+            88,  # UNSTABLE_OFFSET_COMMIT
+            89,  # THROTTLING_QUOTA_EXCEEDED
+            91,  # RESOURCE_NOT_FOUND
+            97,  # PRINCIPAL_DESERIALIZATION_FAILURE
+            100,  # UNKNOWN_TOPIC_ID
+            103,  # INCONSISTENT_TOPIC_ID
+            105,  # TRANSACTIONAL_ID_NOT_FOUND
+            106,  # FETCH_SESSION_TOPIC_ID_ERROR
+            108,  # NEW_LEADER_ELECTED
+            109,  # OFFSET_MOVED_TO_TIERED_STORAGE
+            113,  # STALE_MEMBER_EPOCH
+            120,  # TRANSACTION_ABORTABLE
+            129,  # REBOOTSTRAP_REQUIRED
+            *FENCED,
+        ),
+        _RESTART,
+    ),
+    -188: _CREATE,  # _UNKNOWN_TOPIC
+    3: _CREATE,  # UNKNOWN_TOPIC_OR_PART
+    -183: _REPLICAS,  # _ISR_INSUFF
+    19: _REPLICAS,  # NOT_ENOUGH_REPLICAS
+    20: _REPLICAS,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    29: Meaning("READ and WRITE the sink's topics", _GRANT),  # TOPIC_AUTHORIZATION_FAILED
+    30: Meaning("READ group {name!r}", _GRANT),  # GROUP_AUTHORIZATION_FAILED
+    31: Meaning("IDEMPOTENT_WRITE on the cluster", _GRANT),  # CLUSTER_AUTHORIZATION_FAILED
+    53: Meaning("WRITE to transactional id {name!r}", _GRANT),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+}
+
+# Answers to what a sink never asks, such as those to consumers in a group. Should one come all the same, it is treated
+# like a code that is not known: a restart may help.
+OF_OTHERS = {
+    *(-191, -179, -176, -175, -174, -168, -162, -161, -160, -159, -157, -156, -147, -143, -142, -141, 0, 4, 23, 26),
+    *(*range(61, 69), 73, 79, 81, 82, 84, 85, 86, *range(92, 97), 98, 99, 101, 102, 104, 107, 110, 111, 112),
+    *(*range(116, 120), *range(121, 129), *range(130, 134)),
 }
 
 
-def explain(error: Exception, name: str, batch_id: int, elapsed: float, timeout: float) -> str:
-    """Turn an error into a sentence that names the cause and the setting. Times in seconds."""
-    why, to_do = _why(error, name, elapsed, timeout)
-    return f"sink {name!r}, batch {batch_id}: {why}. {to_do}: the batch is repeated and published once"
+def is_permanent(error: KafkaError) -> bool:
+    """Tell whether it comes again with every restart, until somebody changes something."""
+    return error.code() in PERMANENT
+
+
+def is_login_refused(error: Exception) -> bool:
+    """Tell whether Kafka refused the password or the token."""
+    return _code(error) in NOT_LET_IN
+
+
+def failure(
+    error: Exception, name: str, batch_id: int, elapsed: float, timeout: float, by_token: bool = False
+) -> SinkRefused | BatchFailed:
+    """Return what to raise for an error of Kafka's: it names the cause and the setting. Times in seconds.
+
+    `by_token`: the sink logs in with tokens, and asks for another after a restart.
+    """
+    code = _code(error)
+    if code in PERMANENT and not (by_token and code in NOT_LET_IN):
+        why, to_do = _shown(PERMANENT[code], error, name, timeout)
+        return SinkRefused(
+            f"sink {name!r} refuses batch {batch_id}: {why}. No restart helps before that is changed. {to_do}, and "
+            "restart the query: the batch is published once then"
+        )
+    why, to_do = _passing(error, name, elapsed, timeout)
+    return BatchFailed(f"sink {name!r}, batch {batch_id}: {why}. {to_do}: the batch is repeated and published once")
+
+
+def explain(error: KafkaError, name: str) -> str:
+    """Return what an error means, and what to do where a restart does not help."""
+    if error.code() in PERMANENT:
+        return ". ".join(_shown(PERMANENT[error.code()], KafkaException(error), name, 0))
+    return _passing(KafkaException(error), name, 0, float("inf"))[0]
 
 
 def undecided(error: Undecidable, siblings: str) -> str:
@@ -58,12 +311,24 @@ def undecided(error: Undecidable, siblings: str) -> str:
     )
 
 
-def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[str, str]:
+def _code(error: Exception) -> int | None:
+    return error.args[0].code() if isinstance(error, KafkaException) else None
+
+
+def _said(error: Exception) -> str:
+    return str(error.args[0].str() if isinstance(error, KafkaException) else error)
+
+
+def _shown(meaning: Meaning, error: Exception, name: str, timeout: float) -> tuple[str, str]:
+    facts = {"name": name, "said": _said(error), "code": error.args[0].name(), "timeout_ms": timeout * 1000}
+    return meaning.why.format_map(facts), meaning.to_do
+
+
+def _passing(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[str, str]:
     """Return what happened, and what to do for the batch to be repeated."""
     if isinstance(error, Incomplete):
         return f"{error}: it was aborted", "Restart the query"
-    code = error.args[0].code() if isinstance(error, KafkaException) else None
-    said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+    code, said = _code(error), _said(error)
     if code in FENCED and elapsed >= timeout:
         return (
             f"after {elapsed:.1f} s the transaction is no longer open: the broker aborted it, since "
@@ -82,20 +347,18 @@ def _why(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[s
             "fenced: a newer producer of this name has taken over, in another query or a restarted one",
             "Restart the query",
         )
-    if code in NOT_ALLOWED:
-        what = said if said.startswith("not allowed") else f"not allowed to {NOT_ALLOWED[code].format(name=name)}"
-        return f"{what} (Kafka said: {said})", "Grant it to the sink's user and restart the query"
-    if code in NO_SUCH_TOPIC:
-        return f"Kafka has no such topic or partition ({said})", "Create it and restart the query"
-    if code == KafkaError.MSG_SIZE_TOO_LARGE:
+    if code in NOT_LET_IN:
         return (
-            f"a row, or a batch of rows, is larger than the topic's max.message.bytes (Kafka said: {said})",
-            "Raise it, or set the sink's message_max_bytes to it, and restart the query",
+            f"Kafka does not take the token that the sink logs in with ({said})",
+            "Restart the query, which asks for another token; if that is refused too, mend who gives them",
         )
-    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-        return (
-            f"transaction_timeout_ms is {timeout * 1000:.0f}, which is more than the broker's "
-            "transaction.max.timeout.ms (900000, unless set) allows",
-            "Lower the one or raise the other and restart the query",
-        )
-    return f"Kafka said: {error}", "Restart the query"
+    if code is None:
+        return f"Kafka said: {error}", "Restart the query"
+    if code not in PASSING:
+        return f"Kafka said: {said} (error {code}, which this sink does not know)", "Restart the query"
+    why, to_do = _shown(PASSING[code], error, name, timeout)
+    if to_do == _GRANT:
+        # Whoever met it may have said more exactly what is not allowed.
+        why = said if said.startswith("not allowed") else f"not allowed to {why}"
+        why = f"{why} (Kafka said: {said})"
+    return why, to_do

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from exactly_once_kafka.cause import named
-from exactly_once_kafka.errors import NO_SUCH_TOPIC
+from exactly_once_kafka.errors import NO_SUCH_TOPIC, is_permanent
 from exactly_once_kafka.names import check_name, check_topic
 from exactly_once_kafka.patience import SLICE, Patience
 
@@ -45,6 +45,25 @@ NO_ANSWER_YET = {
 NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
+# What to do where Kafka does not create the topic; {create} is the command that does it by hand.
+BY_HAND = {
+    KafkaError.TOPIC_EXCEPTION: (
+        "To Kafka, names that differ in '.' and '_' alone are one: give the sink a marker_topic of another name"
+    ),
+    KafkaError.INVALID_REPLICATION_FACTOR: (
+        "Start as many brokers as default.replication.factor says, or create it yourself, with as many replicas as "
+        "there are brokers: {create} --replication-factor 1"
+    ),
+    **dict.fromkeys(
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
+        "Allow this user to CREATE it, or have it created: {create}",
+    ),
+}
+OTHERWISE = (
+    "Create it yourself, with those settings that Kafka takes (cleanup.policy=compact there must be): {create}; or "
+    "give the sink a marker_topic that is there"
+)
+
 # Seconds for an answer, at first and at most: after a silence, the next question waits twice as long.
 FIRST_ANSWER, LAST_ANSWER = 2.0, 60.0
 
@@ -52,7 +71,7 @@ Answer = TypeVar("Answer")
 
 
 class Forgetful(RuntimeError):
-    """The topic would forget the marker, or may do so for all that is known; the message says what to do."""
+    """The topic cannot be made, or would forget the marker for all that is known; the message says what to do."""
 
 
 def topic_for(name: str, given: str | None) -> str:
@@ -111,6 +130,7 @@ class MarkerTopic:
     def rest(self) -> None:
         """Give up the connection; who asks again opens another."""
         self._client = None
+        self._refusal.let_in()  # what it heard was told to the old one
 
     def id(self, patience: Patience) -> str | None:
         """Return what tells this topic from another one of its name, or None if there is none. Raises Forgetful."""
@@ -131,7 +151,7 @@ class MarkerTopic:
         except KafkaException as error:
             if error.args[0].code() in NO_SUCH_TOPIC:
                 return None
-            raise KafkaException(named(error.args[0], f"READ and WRITE topic {self.name!r}")) from error
+            raise KafkaException(named(error.args[0], f"READ and WRITE topic {self.name!r}", self.name)) from error
         return str(description.topic_id)
 
     def _describe(self, seconds: float) -> Future[TopicDescription]:
@@ -145,23 +165,29 @@ class MarkerTopic:
                 lambda seconds: self._admin().create_topics([topic], request_timeout=seconds)[self.name], patience
             )
         except KafkaException as error:
-            if error.args[0].code() in NOT_ALLOWED:
-                settings = ", ".join(f"{key}={value}" for key, value in SETTINGS.items())
-                raise Forgetful(
-                    f"there is no topic {self.name!r} for the marker, and this user may not create it. Create it, with "
-                    f"1 partition, {settings}; or allow CREATE on it"
-                ) from error
             if error.args[0].code() == KafkaError.TOPIC_EXCEPTION:  # to Kafka's metrics, "a.b" is "a_b"
                 raise Forgetful(
                     f"Kafka makes no topic {self.name!r} for the marker: {error.args[0].str()}. Give the sink a "
                     "marker_topic of another name; sinks may share one"
                 ) from error
+            if error.args[0].code() in NOT_ALLOWED or (is_permanent(error.args[0]) and not self._refusal.error):
+                raise Forgetful(self._why_not_made(error.args[0])) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
         while (made := self.id(patience)) is None:  # not every broker has heard of it
             if not patience.lasts():
                 raise TimeoutError(f"topic {self.name!r} was created and cannot be seen")
         return made
+
+    def _why_not_made(self, error: KafkaError) -> str:
+        servers, settings = self._connection["bootstrap.servers"], [f"{key}={of}" for key, of in SETTINGS.items()]
+        create = f"kafka-topics.sh --bootstrap-server {servers} --create --topic {self.name} --partitions 1"
+        create = " --config ".join([create, *settings])
+        to_do = BY_HAND.get(error.code(), OTHERWISE).format(create=create)
+        return (
+            f"there is no topic {self.name!r} for the marker, and Kafka does not create it with 1 partition, "
+            f"{', '.join(settings)} ({error.str()}). {to_do}"
+        )
 
     def _check(self, patience: Patience) -> None:
         asked = ConfigResource(ResourceType.TOPIC, self.name)

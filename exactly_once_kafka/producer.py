@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from exactly_once_kafka.errors import Undecidable
+from exactly_once_kafka.marker_topic import Refusal
 from exactly_once_kafka.patience import SLICE, Patience, QueryStopped
 
 # An epoch that was prepared so long ago may be forgotten by Kafka (transactional.id.expiration.ms), or its connections
@@ -87,11 +88,12 @@ class PendingProducer:
             self._retired = None  # closes its connections, which may take a moment too
             seconds = min(float(self._settings["transaction.timeout.ms"]) / 1000, TOO_OLD)
             patience = Patience(seconds, self._given_up.is_set, ask=0)
-            producer = Producer(self._settings)  # connects meanwhile
+            refusal = Refusal()
+            producer = Producer({**self._settings, "error_cb": refusal.note})  # connects meanwhile
             self._first(Patience(FIRST * seconds, self._given_up.is_set, ask=0))
             patience.lasts()
             # Resumed every 20 ms, because librdkafka would look again only after half a second.
-            resumed(producer.init_transactions, 0.02, patience)
+            resumed(producer.init_transactions, 0.02, patience, lambda: _raise_refusal(producer, refusal))
             self._producer = producer
         except Exception as error:
             # Tracebacks would keep the producer, which goes on asking: its epoch would fence the next one.
@@ -119,8 +121,19 @@ def aborting_on_failure(abort: Callable[[float], object]) -> Iterator[None]:
         raise
 
 
-def resumed(call: Callable[[float], object], seconds: float, patience: Patience) -> None:
-    """Make a transactional call of librdkafka's, which may be resumed after a timeout, until it has an answer."""
+def _raise_refusal(producer: Producer, refusal: Refusal) -> None:
+    producer.poll(0)  # tells error_cb
+    if refusal.error:
+        raise KafkaException(refusal.error)
+
+
+def resumed(
+    call: Callable[[float], object], seconds: float, patience: Patience, look: Callable[[], object] = lambda: None
+) -> None:
+    """Make a transactional call of librdkafka's, which may be resumed after a timeout, until it has an answer.
+
+    `look` is called in between, and may raise.
+    """
     while True:
         try:
             call(seconds)
@@ -128,3 +141,4 @@ def resumed(call: Callable[[float], object], seconds: float, patience: Patience)
         except KafkaException as error:
             if not error.args[0].retriable() or not patience.lasts():
                 raise
+            look()

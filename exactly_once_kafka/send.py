@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from exactly_once_kafka.cause import why_unknown
 from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, kafka_rows
 from exactly_once_kafka.patience import Patience
 
@@ -31,9 +32,9 @@ def send_rows(
     """
     failures: list[KafkaError] = []
 
-    def failed(error: KafkaError | None, _: Message) -> None:
+    def failed(error: KafkaError | None, record: Message) -> None:
         if error:
-            failures.append(error)
+            failures.append(_at(record.topic(), error))
 
     count = 0
     with contextlib.closing(rows):
@@ -54,6 +55,10 @@ def send_rows(
                         producer.poll(ONE_SLICE)
                         _raise_first(failures)
                         patience.lasts()
+                    except KafkaException as error:
+                        raise KafkaException(
+                            _at(topic_of_row, why_unknown(producer, topic_of_row, error.args[0]))
+                        ) from error
             producer.poll(0)  # hears of a failure before the rest is computed
             _raise_first(failures)
     acknowledged(producer, count, failures, patience)
@@ -70,6 +75,10 @@ def acknowledged(producer: Producer, count: int, failures: list[KafkaError], pat
         if not patience.lasts():
             raise TimeoutError(f"{unsent} of {count} records were not acknowledged within {patience.seconds:g} s")
     _raise_first(failures)
+
+
+def _at(topic: object, error: KafkaError) -> KafkaError:
+    return KafkaError(error.code(), f"{error.str()}, for topic {topic!r}")
 
 
 def _raise_first(failures: list[KafkaError]) -> None:

@@ -40,7 +40,15 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.batch import Batch, BatchSink, Marker, Unfit
 from exactly_once_kafka.beginning import begin
-from exactly_once_kafka.errors import BatchFailed, Incomplete, SinkRefused, Undecidable, explain, undecided
+from exactly_once_kafka.errors import (
+    BatchFailed,
+    Incomplete,
+    SinkRefused,
+    Undecidable,
+    failure,
+    is_login_refused,
+    undecided,
+)
 from exactly_once_kafka.executors.next_batch import NextBatch
 from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
 from exactly_once_kafka.marker import MarkerStore
@@ -51,6 +59,7 @@ from exactly_once_kafka.patience import Patience, QueryStopped
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.producer import PendingProducer, aborting_on_failure
 from exactly_once_kafka.query import RunningQuery
+from exactly_once_kafka.tokens import by_token, forget_refused
 from exactly_once_kafka.transaction import ByDriver, Transaction
 
 if TYPE_CHECKING:
@@ -82,9 +91,9 @@ class ExactlyOnceKafkaSink(BatchSink):
     every record also carries the headers `batch_id` and `attempt`, and the last one of an attempt `batch_rows`, the
     number of its rows: an auditor can check them. Each task on an executor makes an attempt of its own.
 
-    Raises, inside the query: SinkRefused where going on could lose or double rows, or a row cannot be a record;
-    BatchFailed where the batch failed and a restart of the query will repeat it. ValueError when it is made, for a name
-    or an option that cannot be used.
+    Raises, inside the query: SinkRefused where going on could lose or double rows, a row cannot be a record, or Kafka
+    would refuse again until something is changed; BatchFailed where the batch failed and a restart of the query will
+    repeat it. ValueError when it is made, for a name or an option that cannot be used.
     """
 
     causes = (
@@ -190,7 +199,8 @@ class ExactlyOnceKafkaSink(BatchSink):
                 self._pending = self._new_epoch(retire=transaction)
         except (KafkaException, TimeoutError, Incomplete) as error:
             # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
-            raise BatchFailed(explain(error, self.name, batch_id, patience.elapsed, self._timeout)) from error
+            again = self._forget_refused_token(error)
+            raise failure(error, self.name, batch_id, patience.elapsed, self._timeout, by_token=again) from error
         except QueryStopped as stopped:
             raise BatchFailed(
                 f"sink {self.name!r}, batch {batch_id}: the query was stopped while the sink waited for Kafka. "
@@ -200,7 +210,7 @@ class ExactlyOnceKafkaSink(BatchSink):
             said = undecided(error, "other rows of their attempt (the header of that name, up to the dot)")
             raise SinkRefused(f"sink {self.name!r} refuses batch {batch_id}: {said}") from error
         except Forgetful as unsafe:
-            raise self.refusal(batch, str(unsafe)) from unsafe
+            raise SinkRefused(f"sink {self.name!r} refuses batch {batch_id}: {unsafe}") from unsafe
         self.points("before_checkpoint", batch_id)
 
     def give_up(self) -> None:
@@ -217,6 +227,13 @@ class ExactlyOnceKafkaSink(BatchSink):
                 self._store.rest()
                 if self._left_open is not None:
                     self._left_open.rest()
+
+    def _forget_refused_token(self, error: Exception) -> bool:
+        """Have another login token asked for if Kafka refused this one. Tell whether the sink logs in with tokens."""
+        if is_login_refused(error):
+            forget_refused(self._settings)
+            self._store.rest()  # its clients would go on with the old one
+        return by_token(self._settings)
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:

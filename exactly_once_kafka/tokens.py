@@ -1,4 +1,4 @@
-"""Login tokens (SASL/OAUTHBEARER), kept until shortly before they expire.
+"""Login tokens (SASL/OAUTHBEARER), kept until shortly before they expire, or until Kafka refuses one.
 
 Where the driver writes, every micro-batch has a producer of its own, and left to itself each would ask the identity
 provider for a token. Here all clients of a sink share one: the one that `oauth_cb` returns, or the one that
@@ -33,6 +33,7 @@ class KeptToken:
         self._fetch, self._lock = fetch, threading.Lock()
         self._token: Token = ()
         self._good_until = 0.0
+        self._refused = 0  # how many tokens were
 
     def __call__(self, config: str) -> Token:
         with self._lock:
@@ -42,11 +43,18 @@ class KeptToken:
                 self._good_until = expires - REST * (expires - now)
             return self._token
 
-    def renew(self, other: KeptToken) -> None:
-        """Take the token of another one if it is good for longer."""
+    def forget(self) -> None:
+        """Have another token asked for, since Kafka has refused this one."""
         with self._lock:
-            if other._good_until > self._good_until:
+            self._good_until = 0.0
+            self._refused += 1
+
+    def renew(self, other: KeptToken) -> None:
+        """Take the token of another one if it is good for longer, or if this one has been refused since."""
+        with self._lock:
+            if other._refused > self._refused or other._good_until > self._good_until:
                 self._token, self._good_until = other._token, other._good_until
+                self._refused = max(other._refused, self._refused)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what goes to an executor: the token as well, which it need not ask for then."""
@@ -75,6 +83,18 @@ def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
         authority["cafile"] = None
     _trusting(authority)  # fails here, and not in the first batch
     return left | {"oauth_cb": KeptToken(lambda _: _ask(oidc, authority))}
+
+
+def by_token(settings: dict[str, Any]) -> bool:
+    """Tell whether the settings log in with tokens, whoever gives and keeps them."""
+    mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+    return str(mechanism).upper() == "OAUTHBEARER"
+
+
+def forget_refused(settings: dict[str, Any]) -> None:
+    """Have another token asked for, if these settings keep one."""
+    if isinstance(kept := settings.get("oauth_cb"), KeptToken):
+        kept.forget()
 
 
 def _trusting(authority: dict[str, Any]) -> ssl.SSLContext:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka.errors import (
     BrokerResponseError,
+    InvalidTopicError,
     NodeNotReadyError,
     TopicAuthorizationFailedError,
     UnknownBrokerIdError,
@@ -128,8 +129,11 @@ class Cluster:
         return self._manager.cluster.request_update()
 
     def follow(self, topic: str) -> None:
-        """Keep an eye on who leads the topic's partitions."""
-        self._manager.cluster.add_topic(topic)
+        """Keep an eye on who leads the topic's partitions. Raises InvalidTopicError for what can be no name."""
+        try:
+            self._manager.cluster.add_topic(topic)
+        except (TypeError, ValueError) as error:
+            raise InvalidTopicError(f"topic {topic!r}: {error}") from error
 
     def close(self) -> None:
         """End its connections; nothing if they have ended."""

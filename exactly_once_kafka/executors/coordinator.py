@@ -15,7 +15,6 @@ import pyarrow
 from confluent_kafka import KafkaError, KafkaException
 from kafka import errors
 from kafka.errors import (
-    BrokerResponseError,
     KafkaConnectionError,
     NodeNotReadyError,
     NoError,
@@ -28,6 +27,7 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.executors.arrays import one
 from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.executors.codes import code_of
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.executors.record_batch import ProducerId, encode
@@ -143,5 +143,4 @@ def _as_client_errors() -> Iterator[None]:
     except TimeoutError:
         raise
     except (errors.KafkaError, OSError) as error:
-        code = error.errno if isinstance(error, BrokerResponseError) else KafkaError._FAIL
-        raise KafkaException(KafkaError(code, str(error))) from error
+        raise KafkaException(KafkaError(code_of(error), str(error))) from error

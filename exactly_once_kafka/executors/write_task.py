@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError, SaslAuthenticationFailedError
 from pyspark import TaskContext
 
 from exactly_once_kafka.executors.arrays import one
 from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.executors.codes import NoSuchPartition, code_of
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.first_attempt import THREAD, in_first_attempt
 from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
@@ -66,8 +67,7 @@ class WriteTask:
             partitions_of = self._as_the_driver if self.topic else self._partitions_of(self._cluster())
             yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
         except MET as error:
-            if isinstance(error, TimeoutError):
-                self._give_up()
+            self._note(error)
             raise Unassigned(str(_report_of(error))) from error
 
     def write(self, batches: Batches) -> Batches:
@@ -92,15 +92,20 @@ class WriteTask:
         try:
             written = self.write_all(self._cluster(), (batch.drop_columns(THREAD) for batch in rows))
             return replace(written, stage=cast(TaskContext, TaskContext.get()).stageId())
-        except TimeoutError:
-            self._give_up()
+        except MET as error:
+            self._note(error)
             raise
 
-    def _give_up(self) -> None:
-        """End the connections, and with them what is under way; tasks that come later need not wait as well."""
+    def _note(self, error: Exception) -> None:
+        """End the connections after a silence, and with them what is under way; later tasks need not wait as well.
+
+        Also where Kafka refuses the login: a later task may bring another token.
+        """
         global _given_up
-        _given_up = self.transactional_id, self.producer
-        end_connections(self.connection)
+        if isinstance(error, TimeoutError):
+            _given_up = self.transactional_id, self.producer
+        if isinstance(error, (TimeoutError, SaslAuthenticationFailedError)):
+            end_connections(self.connection)
 
     def write_all(self, cluster: Cluster, batches: Batches, look: Callable[[], object] = lambda: None) -> Report:
         """Write all rows; `look` is called while it waits, and may raise.
@@ -117,7 +122,7 @@ class WriteTask:
             parts = list(split(batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
                 if partition >= max(known_here(topic, partition + 1), partitions_of(topic)):
-                    raise UnknownTopicOrPartitionError(f"{topic}-{partition}")
+                    raise NoSuchPartition(f"{topic}-{partition}")
                 if (topic, partition) not in writers:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
                 total = [("batch_rows", str(rows).encode())] if tags and is_last and n == len(parts) else []
@@ -171,5 +176,5 @@ def _report_of(error: Exception) -> Report:
     if isinstance(error, Lacking):
         return Report(error=f"{LACKING}{error}")
     if isinstance(error, KafkaError):
-        return Report(error=str(error), code=getattr(error, "errno", None))
+        return Report(error=str(error), code=code_of(error))
     return Report(error=f"{type(error).__name__}: {error}")

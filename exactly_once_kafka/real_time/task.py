@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 from pyspark import TaskContext
 
-from exactly_once_kafka.errors import BatchFailed, SinkRefused, Undecidable, explain, undecided
+from exactly_once_kafka.errors import SinkRefused, Undecidable, failure, undecided
 from exactly_once_kafka.marker_topic import Forgetful
 from exactly_once_kafka.patience import Patience
 
@@ -22,6 +22,7 @@ class Task:
     number: int
     epoch: int
     query_id: str
+    by_token: bool = False  # does it log in with a token of its own
 
     @classmethod
     def current(cls, name: str, number: int, epoch: int) -> Task:
@@ -53,10 +54,9 @@ class Task:
             yield
         except (KafkaException, TimeoutError) as error:
             spent = patience()
-            said = explain(error, self.name, self.epoch, spent.elapsed, spent.seconds)
-            raise BatchFailed(
-                said.replace(f"batch {self.epoch}:", f"epoch {self.epoch}, task {self.number}:")
-            ) from error
+            failed = failure(error, self.name, self.epoch, spent.elapsed, spent.seconds, self.by_token)
+            said = str(failed).replace(f"batch {self.epoch}:", f"epoch {self.epoch}, task {self.number}:")
+            raise type(failed)(said) from error
         except Undecidable as error:
             said = undecided(error, "the results of the source's records around theirs")
             raise SinkRefused(
@@ -64,4 +64,4 @@ class Task:
                 "marker's topic decides then"
             ) from error
         except Forgetful as unsafe:
-            raise self.refusal(str(unsafe)) from unsafe
+            raise SinkRefused(f"{self._itself}: {unsafe}") from unsafe

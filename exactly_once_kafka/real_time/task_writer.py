@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.real_time.birth import Birth
@@ -15,6 +16,7 @@ from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.real_time.partition_writer import PartitionWriter, key_of
 from exactly_once_kafka.real_time.row import Record
 from exactly_once_kafka.real_time.task import Task
+from exactly_once_kafka.tokens import by_token
 
 
 class TaskWriter:
@@ -31,14 +33,15 @@ class TaskWriter:
         point: Callable[[str], object],
         commit_seconds: float,
     ):
-        self._task, self._clients, self._kind, self._point = task, clients, kind, point
+        self._task = replace(task, by_token=by_token(clients.settings(clients.name)))
+        self._clients, self._kind, self._point = clients, kind, point
         self._commit_seconds = commit_seconds
         self._lock = threading.RLock()
         self._failure: Exception | None = None
         self._writer: PartitionWriter | None = None
         self._source: tuple[str, int] | None = None
         self._timer: threading.Timer | None = None
-        self._birth = Birth(task, clients)
+        self._birth = Birth(self._task, clients)
 
     def begin(self) -> None:
         """Note whose name it is, in the first task of all. Nothing else is asked of Kafka before there is a row."""
