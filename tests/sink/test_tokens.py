@@ -43,6 +43,7 @@ class Provider:
 
     def __init__(self, seconds: float = 3600, subject: str = "sink"):
         self.asked: list[tuple[str | None, str]] = []
+        self.subject = subject
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -51,7 +52,7 @@ class Provider:
                 provider.asked.append((self.headers["Authorization"], form))
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(json.dumps({"access_token": unsigned(subject, seconds)}).encode())
+                self.wfile.write(json.dumps({"access_token": unsigned(provider.subject, seconds)}).encode())
 
             def log_message(self, *_):
                 pass
@@ -121,6 +122,25 @@ def test_a_kept_connection_logs_in_with_the_newest_token_that_a_task_brings():
     assert kept_cluster(of_task()) is cluster
     assert first["sasl_oauth_token_provider"].token() == "second"
     end_connections(first)
+
+
+def test_a_token_that_was_refused_is_not_offered_again():
+    tokens = iter(["first", "second"])
+    token = KeptToken(lambda _: (next(tokens), time.time() + 3600))
+    assert token("")[0] == token("")[0] == "first"
+    token.forget()
+    assert token("")[0] == token("")[0] == "second"
+
+
+def test_an_executor_takes_a_token_that_came_after_a_refusal_though_it_ends_earlier():
+    lives = iter([3600, 60])
+    of_driver = KeptToken(lambda _: (f"for {(life := next(lives))} s", time.time() + life))
+    of_driver("")
+    of_executor = pickle.loads(cloudpickle.dumps(of_driver))
+    of_driver.forget()
+    of_driver("")
+    of_executor.renew(pickle.loads(cloudpickle.dumps(of_driver)))
+    assert of_executor("")[0] == "for 60 s"
 
 
 def test_a_client_with_a_secret_is_given_a_token_once():
