@@ -1,7 +1,8 @@
 """Where a sink keeps its marker: a record in a compacted topic, in the same transaction as the rows.
 
 Key = the sink's name; value = JSON {batch_id, query_id, plan}, which any consumer can read. A compacted topic keeps
-the newest record of each key for good, so that a query may rest as long as it likes.
+the newest record of each key for good, so that a query may rest as long as it likes. The newest counts, whoever brought
+it there: a mirror or a backup writes markers as plain records, with no commit behind each.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from exactly_once_kafka.batch import ADOPTED, Marker
+from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
 from exactly_once_kafka.cause import named, true_cause
 from exactly_once_kafka.errors import NO_SUCH_TOPIC
-from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic, Refusal
+from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, MarkerTopic, Refusal
 from exactly_once_kafka.options import connection_settings
 from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.producer import aborting_on_failure, commit
 from exactly_once_kafka.send import acknowledged
 
@@ -33,13 +35,22 @@ READER = {
     "fetch.error.backoff.ms": 50,
     "enable.sparse.connections": False,
 }
+FIELDS = {"batch_id", "query_id", "plan"}
+
+
+class Unreadable(Forgetful):
+    """The newest record under the sink's key is no marker; `before` is the one that came before it, if there is one."""
+
+    def __init__(self, message: str, before: Marker | None = None):
+        super().__init__(message)
+        self.before = before
 
 
 class MarkerStore:
     """Reads and writes the marker of the sink `name`. `options` are librdkafka's; the connection's are used.
 
     `old_topic` is the sink's own topic, by which versions before 1.0 filed their marker. Raises KafkaException,
-    TimeoutError, Forgetful, and whatever `patience` raises.
+    TimeoutError, Forgetful, Unreadable, and whatever `patience` raises.
     """
 
     def __init__(
@@ -58,6 +69,7 @@ class MarkerStore:
         self._no_group = False
         self._position: int = OFFSET_BEGINNING
         self._last: Marker | None = None
+        self._no_marker: str | None = None  # why the newest record is none
 
     def rest(self) -> None:
         """Give up the connections; who reads again opens others."""
@@ -76,6 +88,8 @@ class MarkerStore:
         except BaseException:
             self._forget()
             raise
+        if self._no_marker:
+            raise Unreadable(self._no_marker, self._last)
         return self._last or self.read_old(patience)
 
     def read_old(self, patience: Patience) -> Marker | None:
@@ -148,11 +162,7 @@ class MarkerStore:
                     elif error.code() not in (*NO_ANSWER_YET, KafkaError.GROUP_AUTHORIZATION_FAILED):
                         raise KafkaException(named(error, f"READ topic {self.topic.name!r}"))
                 elif message.key() == self.name.encode():
-                    self._last = parsed(message.value() or b"")
-                    # What is committed has its commit behind it. If one offset is left, that is it, and the end.
-                    if offset + 2 == max(least, self._shown_end(consumer, partition)):
-                        self._position = offset + 2
-                        return
+                    self._note(message)
         finally:
             consumer.unassign()
 
@@ -204,8 +214,18 @@ class MarkerStore:
     def _why(self) -> str:
         return "Kafka does not answer, or a transaction of another sink that shares the topic is still open"
 
+    def _note(self, message: Message) -> None:
+        try:
+            self._last, self._no_marker = parsed(message.value()), None
+        except ValueError as error:
+            before = f" (the last marker before it: batch {self._last.batch_id})" if self._last else ""
+            self._no_marker = (
+                f"record {message.offset()} of the marker's topic {self.topic.name!r}, the newest with the key "
+                f"{self.name!r}, is no marker: {error}{before}"
+            )
+
     def _forget(self) -> None:
-        self._position, self._last = OFFSET_BEGINNING, None
+        self._position, self._last, self._no_marker = OFFSET_BEGINNING, None, None
 
 
 def value_of(marker: Marker) -> str:
@@ -214,10 +234,21 @@ def value_of(marker: Marker) -> str:
     return json.dumps({"batch_id": marker.batch_id, "query_id": marker.query_id, "plan": plan})
 
 
-def parsed(value: bytes | str) -> Marker:
-    """Return the marker that `value_of` has written."""
-    fields = json.loads(value)
-    plan = fields["plan"]
-    if plan not in (None, ADOPTED):
-        plan = json.dumps(plan, sort_keys=True, separators=(",", ":"))
-    return Marker(fields["batch_id"], fields["query_id"], plan)
+def parsed(value: bytes | str | None) -> Marker:
+    """Return the marker that `value_of` has written. Raises ValueError, which says why it is none."""
+    if value is None:
+        raise ValueError("its value is null (a tombstone, which deletes the marker)")
+    try:
+        fields = json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValueError(f"its value is not JSON: {value!r:.100}") from None
+    if not isinstance(fields, dict) or not fields.keys() >= FIELDS:
+        raise ValueError(f"its value has not the fields {', '.join(sorted(FIELDS))}: {value!r:.100}")
+    if unknown := sorted(fields.keys() - FIELDS):
+        raise ValueError(f"a newer version wrote it, with the fields {', '.join(unknown):.100}; upgrade this one")
+    batch_id, query_id, plan = fields["batch_id"], fields["query_id"], fields["plan"]
+    if type(batch_id) is not int or batch_id < 0 or not isinstance(query_id, str):
+        raise ValueError(f"its value has no number of a batch, or no id of a query: {value!r:.100}")
+    if not (plan is None or isinstance(plan, dict) or plan in (ADOPTED, json.loads(REAL_TIME))):
+        raise ValueError(f"its plan is none: {plan!r:.100}")
+    return Marker(batch_id, query_id, plan if plan in (None, ADOPTED) else spelled(plan))

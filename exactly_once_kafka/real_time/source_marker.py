@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from exactly_once_kafka.batch import Marker
 from exactly_once_kafka.cause import true_cause
-from exactly_once_kafka.marker import LONG_SLICE, READER, MarkerStore, parsed, value_of
+from exactly_once_kafka.marker import LONG_SLICE, READER, MarkerStore, Unreadable, parsed, value_of
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET
 from exactly_once_kafka.patience import SLICE, Patience
 
@@ -51,12 +51,21 @@ class SourceMarker(MarkerStore):
                 [found] = self._reader().committed([TopicPartition(self.topic.name, 0)], timeout=LONG_SLICE)
                 if found.error:
                     raise KafkaException(found.error)
-                return parsed(found.metadata) if found.offset >= 0 and found.metadata else None
+                return self._noted(found.metadata) if found.offset >= 0 and found.metadata else None
             except KafkaException as error:
                 self._hear(self._reader().poll(0))  # tells error_cb too
                 if self._refusal.error or error.args[0].code() not in NO_ANSWER_YET or not patience.lasts():
                     raise KafkaException(self._refusal.error or self._allowed(error.args[0])) from error
                 time.sleep(SLICE)
+
+    def _noted(self, metadata: str) -> Marker:
+        try:
+            return parsed(metadata)
+        except ValueError as error:
+            raise Unreadable(
+                f"the offset of group {self.name!r} in topic {self.topic.name!r} has no marker with it: {error}; "
+                "delete the group, and the marker's topic decides"
+            ) from error
 
     def _sent_later(self, patience: Patience) -> bool:
         """Tell whether the topic has anything of this source partition that is not known to be decided."""

@@ -6,13 +6,13 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from exactly_once_kafka import marker as marker_module
 from exactly_once_kafka import marker_topic
 from exactly_once_kafka.batch import Marker
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker import MarkerStore, Unreadable, value_of
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
@@ -103,6 +103,56 @@ def test_leader_is_asked_for_the_end_before_what_it_shows_is_taken_for_all(monke
 def test_marker_that_was_never_written_is_none(broker, topic):
     store = MarkerStore("nobody", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
     assert store.read(Patience(30)) is None
+
+
+def mirror(servers, markers, *values, key="sink"):
+    """Write markers as a mirror without exactly-once does, or a backup that is restored: each is a plain record."""
+    producer = Producer({"bootstrap.servers": servers})
+    for value in values:
+        producer.produce(markers, value if isinstance(value, bytes | None) else value_of(value), key=key)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("undecided", [False, True])
+def test_newest_marker_counts_whatever_comes_behind_it(broker, topic, undecided):
+    servers, markers = broker.bootstrap_servers, topic(cleanup_policy="compact")
+    committed = [Marker(batch, "query", "{}") for batch in range(6)]
+    store, other = MarkerStore("sink", markers, servers, {}), MarkerStore("other", markers, servers, {})
+    producer = PendingProducer(producer_settings("sink", servers, {})).take(Patience(60))
+
+    def newest():
+        fresh = MarkerStore("sink", markers, servers, {}).read(Patience(30), undecided)
+        assert fresh == store.read(Patience(30), undecided)
+        return fresh
+
+    mirror(servers, markers, *committed[:2])  # two plain records: the last one has nothing behind it
+    assert newest() == committed[1]
+    mirror(servers, markers, committed[2])
+    assert newest() == committed[2]
+    store.overwrite(committed[3], producer, Patience(30))  # with its commit
+    mirror(servers, markers, committed[4])
+    assert newest() == committed[4]
+    mirror(servers, markers, committed[5], committed[0], key="other")
+    mirror(servers, markers, committed[0], key=None)
+    assert newest() == committed[4]
+    store.overwrite(committed[5], producer, Patience(30))
+    assert newest() == committed[5]
+    assert other.read(Patience(30)) == committed[0]
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("value", [None, b"no JSON", b"[]"], ids=["tombstone", "no JSON", "another type"])
+def test_newest_record_that_is_no_marker_is_no_older_marker_either(broker, topic, value):
+    servers, markers = broker.bootstrap_servers, topic(cleanup_policy="compact")
+    store, marker = MarkerStore("sink", markers, servers, {}), Marker(1, "query", "{}")
+    mirror(servers, markers, marker, value)
+    for _ in range(2):
+        with pytest.raises(Unreadable, match=f"(?s)record 1 of the marker's topic '{markers}'.*before it: batch 1"):
+            store.read(Patience(30))
+    mirror(servers, markers, value, key="other")
+    mirror(servers, markers, marker)
+    assert store.read(Patience(30)) == marker
 
 
 @pytest.mark.long
