@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from exactly_once_kafka.errors import RowRefused, SinkRefused
 from exactly_once_kafka.handed_over import HandedOver
 from exactly_once_kafka.names import check_name
-from exactly_once_kafka.plan import shown
+from exactly_once_kafka.plan import goes_back, is_copy, shown, without_time
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.query import NoQuery, RunningQuery, run_of
 from exactly_once_kafka.resting import begins
@@ -78,25 +78,38 @@ def is_done(marker: Marker | None, batch: Batch) -> bool:
     if marker.batch_id == batch.batch_id:
         if marker.plan in (batch.plan, ADOPTED):
             return True
-        if marker.plan is None:
+        if marker.plan in (None, without_time(batch.plan)):
             raise Unfit(
-                f"a batch {batch.batch_id} was committed by an older version of this sink, which did not note its "
-                "plan: whether it is this batch cannot be told"
+                f"a batch {batch.batch_id} was committed by an older version of this sink, which did not note "
+                f"{'its plan' if marker.plan is None else 'when it was planned'}: whether it is this batch cannot be "
+                "told"
             )
         raise Unfit(_other_plan(batch.batch_id, marker.plan, "is planned now", batch.plan))
-    if marker.batch_id == batch.batch_id - 1:
-        if marker.plan in (batch.previous_plan, ADOPTED, None):
+    last = batch.batch_id - 1
+    if marker.batch_id == last:
+        if marker.plan in (batch.previous_plan, without_time(batch.previous_plan), ADOPTED, None):
             return False
-        raise Unfit(_other_plan(marker.batch_id, marker.plan, "is in the checkpoint", batch.previous_plan))
-    raise Unfit(f"the last batch committed is {marker.batch_id}")
+        raise Unfit(_other_plan(last, marker.plan, "is in the checkpoint", batch.previous_plan))
+    if marker.batch_id < last and is_copy(batch.previous_plan, marker.plan):
+        return False  # Spark has repartitioned the state, and nothing was read in between
+    found = f"the last batch committed is {marker.batch_id}"
+    if marker.batch_id < last and goes_back(batch.previous_plan, marker.plan):
+        raise Unfit(
+            f"{found}, and batch {last} of the checkpoint goes back to before it, as when Spark repartitions the state "
+            f"of a query whose last batch it has not noted: the rows of batch {marker.batch_id} would come again\n"
+            f"{_both(marker.plan, f'batch {last}:', batch.previous_plan)}"
+        )
+    if marker.batch_id < last:
+        found += f", and batch {last} of the checkpoint was not handed over, or its rows were not committed"
+    raise Unfit(found)
 
 
 def _other_plan(batch_id: int, committed: str | None, how: str, planned: str | None) -> str:
-    return (
-        f"another batch {batch_id} was committed than the one that {how}\n"
-        f"            committed: {shown(committed, planned)}\n"
-        f"            this one:  {shown(planned, committed)}"
-    )
+    return f"another batch {batch_id} was committed than the one that {how}\n{_both(committed, 'this one:', planned)}"
+
+
+def _both(committed: str | None, other: str, planned: str | None) -> str:
+    return f"{' ':12}committed: {shown(committed, planned)}\n{' ':12}{other:10} {shown(planned, committed)}"
 
 
 class BatchSink(ABC):
@@ -108,8 +121,8 @@ class BatchSink(ABC):
     """
 
     causes = (
-        "the checkpoint was deleted, or an older copy of it restored; another query publishes here; or a batch was "
-        "not handed over, as one without rows must be, too"
+        "the checkpoint was deleted, or an older copy of it restored; another query publishes here; a batch was not "
+        "handed over, as one without rows must be, too; or Spark repartitioned the query's state"
     )
     to_do = "restore checkpoint and results to the same moment, or give a new query a new place"
 

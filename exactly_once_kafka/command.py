@@ -13,11 +13,11 @@ from confluent_kafka import KafkaError, KafkaException
 from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
 from exactly_once_kafka.errors import Undecidable, explain
 from exactly_once_kafka.executors.left_open import settle
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker import MarkerStore, Unreadable
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, topic_for
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.plan import plan_of, shown
+from exactly_once_kafka.plan import goes_back, plan_of, shown
 from exactly_once_kafka.producer import PendingProducer
 
 EXAMPLES = """examples:
@@ -26,8 +26,15 @@ EXAMPLES = """examples:
       --bootstrap-servers 127.0.0.1:9092
 
 `adopt` says: of the query that has this checkpoint, batch 41 is the last one whose results the topic holds.
-Batch 42 will be written next; nothing is checked. If the topic holds more than that, 42 will be there twice;
-if it holds less, what is missing stays missing. Stop the query first: a driver that still runs is fenced.
+Batch 42 will be written next. If the topic holds more than that, 42 will be there twice; if it holds less, what
+is missing stays missing: nobody checks it. `adopt` refuses what goes back to before the marker that is there, for
+the rows after that would come again; --force sets it all the same, where you have deleted them.
+Stop the query first: a driver that still runs is fenced.
+
+Where Spark has repartitioned the state of a query (streamingCheckpointManager().repartition), it has added a batch
+without rows, and the sink goes on by itself. If it does not, and the batch before that one is the last whose
+results the topic holds, adopt the one that was added. If `adopt` refuses, the last batch was published and Spark
+had not noted it: restore the checkpoint as it was before, run the query until that batch is noted, then repartition.
 """
 
 
@@ -40,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, help="adopt: the last batch that the topic holds")
     parser.add_argument("--checkpoint", help="adopt: the checkpoint directory of the query that goes on")
     parser.add_argument("--query-id", help="adopt: the query's id, where the checkpoint is not on this machine")
+    parser.add_argument("--force", action="store_true", help="adopt: also what goes back to before the marker")
     parser.add_argument(
         "--option",
         action="append",
@@ -73,10 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
     servers, patience = arguments.bootstrap_servers, Patience(10)
     store = MarkerStore(arguments.name, topic, servers, options, old_topic=arguments.topic)
     try:
-        found = read(store, patience)
+        adopts = arguments.action == "adopt"
+        marker = Marker(arguments.batch, query_id(arguments), plan(arguments)) if adopts else None
+        found = read(store, patience, overwritten=adopts)
         print(f"sink {arguments.name!r}, marker in topic {topic!r}: {describe(found)}")
-        if arguments.action == "adopt":
-            marker = Marker(arguments.batch, query_id(arguments), plan(arguments))
+        if marker is not None:
+            if found is not None and not arguments.force:
+                check(marker, found)
             store.topic.create(patience)
             settings = producer_settings(arguments.name, servers, options)
             first = functools.partial(settle, arguments.name, settings, topic, arguments.topic, abort=True)
@@ -97,9 +108,31 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read(store: MarkerStore, patience: Patience) -> Marker | None:
-    """Return what was committed last, also by a version that kept it elsewhere."""
-    return store.read(patience, undecided=True) if store.topic.id(patience) else store.read_old(patience)
+def read(store: MarkerStore, patience: Patience, overwritten: bool = False) -> Marker | None:
+    """Return what was committed last, also by a version that kept it elsewhere.
+
+    Where the newest record is no marker and is to be `overwritten`, say so and return the last one before it.
+    """
+    try:
+        return store.read(patience, undecided=True) if store.topic.id(patience) else store.read_old(patience)
+    except Unreadable as unreadable:
+        if not overwritten:
+            raise
+        print(unreadable)
+        return unreadable.before
+
+
+def check(marker: Marker, found: Marker) -> None:
+    """Raise ValueError if the query would publish again, after `marker`, what was published up to `found`."""
+    same_query = marker.query_id == found.query_id
+    if goes_back(marker.plan, found.plan, same_query) or (same_query and marker.batch_id < found.batch_id):
+        raise ValueError(
+            f"after batch {marker.batch_id}, the query would publish again what the topic holds up to batch "
+            f"{found.batch_id}; expected a batch that ends where that one did, or behind it. If the topic does not "
+            "hold those rows any more, add --force\n"
+            f"  committed: {shown(found.plan, marker.plan)}\n"
+            f"  to adopt:  {shown(marker.plan, found.plan)}"
+        )
 
 
 def _why_unreachable(error: KafkaError, arguments: argparse.Namespace) -> str:

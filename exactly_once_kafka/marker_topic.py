@@ -165,11 +165,6 @@ class MarkerTopic:
                 lambda seconds: self._admin().create_topics([topic], request_timeout=seconds)[self.name], patience
             )
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_EXCEPTION:  # to Kafka's metrics, "a.b" is "a_b"
-                raise Forgetful(
-                    f"Kafka makes no topic {self.name!r} for the marker: {error.args[0].str()}. Give the sink a "
-                    "marker_topic of another name; sinks may share one"
-                ) from error
             if error.args[0].code() in NOT_ALLOWED or (is_permanent(error.args[0]) and not self._refusal.error):
                 raise Forgetful(self._why_not_made(error.args[0])) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:

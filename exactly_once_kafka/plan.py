@@ -1,10 +1,11 @@
-"""The plan of a batch: from which offset to which it reads each source, and the watermark it works with.
+"""The plan of a batch: from which offset to which it reads each source, its watermark, and when it was planned.
 
 Spark plans a batch once, writes the plan to `offsets/N` in the checkpoint, and repeats the batch by that plan. So
 two batches N of one query are the same if their plans are. A checkpoint that lost its last batch has another one made.
 
-Where it stops: a plan says what the source calls its offsets. Kafka's say which records; those of Spark's file
-source are numbers, and which files they stand for is written elsewhere in the checkpoint.
+The time of planning tells apart what the offsets do not: timeouts and `current_timestamp()` go by it, and the offsets
+of Spark's file source are mere numbers, which stand for other files after another planning. The configuration in
+`offsets/N` is left out: it is an operator's to change, and does not say which batch it is.
 """
 
 from __future__ import annotations
@@ -15,28 +16,65 @@ from typing import Any
 
 LONGEST = 4000  # characters: a source of a thousand partitions has a plan of 20 kB, and each batch's marker holds one
 SHOWN = 300  # characters of a plan in a message
+PLANNED = "planned_ms"
 
 
 def plan_of(entry: str) -> str:
     """Return the plan in an entry of Spark's offset log (the text of `offsets/N`) as JSON, always spelled the same.
 
-    When and with which configuration the batch was planned is left out. Raises ValueError.
+    Raises ValueError.
     """
-    version, *lines = entry.splitlines()
-    if not (version.startswith("v") and lines):
+    version, *lines = entry.splitlines() or [""]
+    metadata = _parsed(lines[0] or "{}") if lines else None
+    if not (version.startswith("v") and isinstance(metadata, dict)):
         raise ValueError(f"this is no entry of an offset log: {entry[:60]!r}")
-    metadata = json.loads(lines[0]) if lines[0] else {}
     offsets = [_parsed(line) for line in lines[1:]]
-    return spelled({"offsets": offsets, "watermark_ms": metadata.get("batchWatermarkMs", 0)})
+    timeless = _shortened({"offsets": offsets, "watermark_ms": metadata.get("batchWatermarkMs", 0)})
+    return spelled(timeless | {PLANNED: metadata.get("batchTimestampMs", 0)})
 
 
 def spelled(plan: Any) -> str:
-    """Return the JSON of a plan; of a long one its beginning and its checksum, which differ where the plans do."""
-    text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
-    if len(text) <= LONGEST:
-        return text
-    short = {"begins": text[: LONGEST // 2], "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    return json.dumps(short, sort_keys=True, separators=(",", ":"))
+    """Return the JSON of a plan, always spelled the same."""
+    return json.dumps(plan, sort_keys=True, separators=(",", ":"))
+
+
+def planned_ms(plan: str | None) -> int | None:
+    """Return when the batch was planned, in epoch millis; None if the plan does not say it."""
+    return _fields(plan).get(PLANNED) or None
+
+
+def without_time(plan: str | None) -> str | None:
+    """Return the plan as markers had it that did not note when it was made."""
+    fields = _fields(plan)
+    return spelled({key: value for key, value in fields.items() if key != PLANNED}) if fields else plan
+
+
+def is_copy(plan: str | None, other: str | None) -> bool:
+    """Tell whether the entry with one plan is a copy of that with the other, as none is that Spark planned.
+
+    No two are planned in the same millisecond. Spark copies an entry when it repartitions the state of a query
+    (`streamingCheckpointManager().repartition`, Spark 4.2): the batch reads nothing, and is committed without a sink.
+    """
+    return plan == other and planned_ms(plan) is not None
+
+
+def goes_back(plan: str | None, committed: str | None, same_query: bool = True) -> bool:
+    """Tell whether a query that goes on after `plan` reads again what was read up to `committed`, or may do so.
+
+    It does where an offset is lower, or where the same query planned it earlier or without a partition that there was.
+    Of a plan that was shortened nobody can tell. What is no plan, as an operator's word, says nothing.
+    """
+    ours, theirs = _fields(plan), _fields(committed)
+    if not (ours and theirs) or plan == committed:
+        return False
+    if same_query and PLANNED in ours and ours[PLANNED] < theirs.get(PLANNED, 0):
+        return True
+    if without_time(plan) == without_time(committed):
+        return False
+    if "offsets" not in ours or "offsets" not in theirs:
+        return "sha256" in ours or "sha256" in theirs
+    pairs = zip(ours["offsets"], theirs["offsets"], strict=False)
+    return any(_is_lower(_offset(one), _offset(other), same_query) for one, other in pairs)
 
 
 def shown(plan: str | None, other: str | None) -> str:
@@ -53,3 +91,33 @@ def _parsed(line: str) -> Any:
         return json.loads(line)
     except ValueError:
         return line
+
+
+def _fields(plan: str | None) -> dict[str, Any]:
+    fields = _parsed(plan or "")
+    return fields if isinstance(fields, dict) else {}
+
+
+def _shortened(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan; of a long one its beginning and its checksum, which differ where the plans do."""
+    text = spelled(plan)
+    if len(text) <= LONGEST:
+        return plan
+    return {"begins": text[: LONGEST // 2], "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _offset(offset: Any) -> Any:
+    """Return a source's offset without its name, which version 2 of the offset log has in front: `0:{…}`."""
+    if isinstance(offset, str):
+        name, colon, text = offset.partition(":")
+        return _parsed(text) if colon and "{" not in name else offset
+    return offset
+
+
+def _is_lower(offset: Any, other: Any, all_of_it: bool) -> bool:
+    """Tell whether an offset, or a partition's in it, is a lower number, or is not there though `all_of_it` must be."""
+    if isinstance(offset, dict) and isinstance(other, dict):
+        missing = all_of_it and bool(other.keys() - offset.keys())
+        both = offset.keys() & other.keys()
+        return missing or any(_is_lower(offset[key], other[key], all_of_it) for key in both)
+    return isinstance(offset, int) and isinstance(other, int) and offset < other

@@ -98,7 +98,8 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     causes = (
         "the checkpoint was deleted, or an older copy of it restored; another query uses the name; the marker's topic "
-        "was deleted; or a batch was not handed over, as one without rows must be, too"
+        "was deleted; a batch was not handed over, as one without rows must be, too; or Spark repartitioned the "
+        "query's state"
     )
 
     def __init__(

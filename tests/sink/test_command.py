@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
+from confluent_kafka import Producer
 
 from exactly_once_kafka.batch import ADOPTED, Marker
 from exactly_once_kafka.command import main
@@ -46,7 +48,65 @@ def test_query_and_plan_are_taken_from_the_checkpoint(sink, tmp_path):
     (tmp_path / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":5,"batchTimestampMs":99}\n{"t":{"0":7}}')
     shown = sink("adopt", "--batch", "3", "--checkpoint", str(tmp_path))[1]
     assert "of query from-the-checkpoint" in shown
-    assert shown.rstrip().endswith('{"offsets":[{"t":{"0":7}}],"watermark_ms":5}')
+    assert shown.rstrip().endswith('{"offsets":[{"t":{"0":7}}],"planned_ms":99,"watermark_ms":5}')
+
+
+class Checkpoint:
+    """A checkpoint that has no more than plans: `checkpoint.plan(3, {"t": {"0": 7}}, planned=99)`."""
+
+    def __init__(self, directory, query_id):
+        self._directory = directory
+        (directory / "offsets").mkdir(parents=True)
+        (directory / "metadata").write_text(json.dumps({"id": query_id}))
+
+    def plan(self, batch, offset, planned):
+        metadata = json.dumps({"batchWatermarkMs": 5, "batchTimestampMs": planned})
+        (self._directory / "offsets" / str(batch)).write_text(f"v1\n{metadata}\n{json.dumps(offset)}")
+        return "--batch", str(batch), "--checkpoint", str(self._directory)
+
+
+@pytest.mark.long
+def test_batch_that_goes_back_to_before_the_marker_is_adopted_by_force_alone(sink, tmp_path):
+    ours, anew = Checkpoint(tmp_path / "one", "one"), Checkpoint(tmp_path / "other", "other")
+    batch = ours.plan(4, {"t": {"0": 7}}, planned=99)
+    assert sink("adopt", *batch)[0] == sink("adopt", *batch)[0] == 0
+    for back in (
+        ours.plan(5, {"t": {"0": 6}}, planned=98),  # as Spark has it when it has repartitioned the state
+        ours.plan(3, {"t": {"0": 6}}, planned=98),
+        ours.plan(4, {"t": {"0": 6}}, planned=200),  # planned anew, and less of it
+        ("--batch", "3", "--query-id", "one"),
+        anew.plan(9, {"t": {"0": 6}}, planned=200),
+    ):
+        code, _, error = sink("adopt", *back)
+        assert (code, "publish again what the topic holds up to batch 4" in error, "--force" in error) == (
+            1,
+            True,
+            True,
+        )
+        assert sink.store.read(Patience(30)).batch_id == 4
+    for onward in (
+        ours.plan(4, {"t": {"0": 7}}, planned=200),  # planned anew, and the same of it
+        ours.plan(5, {"t": {"0": 7}}, planned=200),  # repartitioned again
+        anew.plan(0, {"t": {"0": 7}}, planned=300),
+    ):
+        code, _, error = sink("adopt", *onward)
+        assert (code, error) == (0, "")
+    assert sink("adopt", *anew.plan(0, {"t": {"0": 6}}, planned=400), "--force")[0] == 0
+    assert '"0":6' in sink.store.read(Patience(30)).plan
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("value", [None, b"deleted"])
+def test_record_that_is_no_marker_is_said_to_be_none_and_may_be_overwritten(sink, broker, value):
+    assert sink("adopt", "--batch", "41", "--query-id", "a-query")[0] == 0
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce(sink.store.topic.name, value, key=sink.store.name)
+    assert producer.flush(30) == 0
+    code, _, error = sink("show")
+    assert (code, error.count("\n"), "is no marker" in error, "before it: batch 41" in error) == (1, 1, True, True)
+    assert sink("adopt", "--batch", "40", "--query-id", "a-query")[0] == 1
+    assert sink("adopt", "--batch", "41", "--query-id", "a-query")[0] == 0
+    assert "batch 41 of query a-query" in sink("show")[1]
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,11 @@ from sqlalchemy import (
     NullPool,
     String,
     Table,
+    and_,
     create_engine,
     insert,
     inspect,
+    or_,
     select,
     text,
     update,
@@ -176,15 +178,20 @@ class DatabaseSink(SinkOutsideKafka):
         return None
 
     def _move_marker(self, transaction: Connection, batch: Batch) -> None:
-        """Set the marker to this batch if it stands at the one before. Raises BatchFailed if somebody moved it.
+        """Set the marker to this batch if it stands at the one before, or, behind a gap without rows, at its plan.
 
-        It comes last, since it keeps other drivers waiting from here to the commit.
+        Raises BatchFailed if somebody moved it. It comes last, since it keeps other drivers waiting from here to the
+        commit.
         """
         now = {"batch_id": batch.batch_id, "query_id": batch.query_id, "plan": batch.plan}
         if batch.batch_id == 0:
             transaction.execute(insert(MARKERS).values(sink=self.name, **now))
             return
-        at = (MARKERS.c.batch_id == batch.batch_id - 1, MARKERS.c.query_id == batch.query_id)
+        before = or_(
+            MARKERS.c.batch_id == batch.batch_id - 1,
+            and_(MARKERS.c.batch_id < batch.batch_id, MARKERS.c.plan == batch.previous_plan),
+        )
+        at = (before, MARKERS.c.query_id == batch.query_id)
         moved = transaction.execute(update(MARKERS).where(MARKERS.c.sink == self.name, *at).values(**now)).rowcount
         if moved != 1:
             raise BatchFailed(

@@ -22,8 +22,8 @@ class SinkOutsideKafka(BatchSink):
     """
 
     causes = (
-        "the checkpoint was deleted, or an older copy of it restored; another query writes to the same place; or the "
-        "results were deleted or restored without the checkpoint"
+        "the checkpoint was deleted, or an older copy of it restored; another query writes to the same place; the "
+        "results were deleted or restored without the checkpoint; or Spark repartitioned the query's state"
     )
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
