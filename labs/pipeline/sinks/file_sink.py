@@ -92,6 +92,7 @@ class FileSink(SinkOutsideKafka):
         """Write a batch that is not committed yet: first the file, then the entry that names it. Raises BatchFailed."""
         batch_id = batch.batch_id
         self.points("before_write", batch_id)
+        self._close_gap(batch)
         attempt = uuid.uuid4().hex[:8]
         file, lines = _data_file(batch_id, attempt), _Lines(values)
         try:
@@ -112,6 +113,26 @@ class FileSink(SinkOutsideKafka):
             raise self._failed(batch, error) from error
         self.points("after_commit", batch_id)
         self._sweep(batch_id)
+
+    def _close_gap(self, batch: Batch) -> None:
+        """Publish what Spark added without rows when it repartitioned the state, so that no entry is missing."""
+        last = max(batches(self.directory), default=batch.batch_id - 1)
+        try:
+            for added in range(last + 1, batch.batch_id):
+                attempt, lines = uuid.uuid4().hex[:8], _Lines(())
+                publish(self.directory / f"batch-{added}-{attempt}.jsonl", lines)
+                entry = Entry(
+                    added,
+                    batch.query_id,
+                    attempt,
+                    f"batch-{added}-{attempt}.jsonl",
+                    lines.count,
+                    lines.sha256.hexdigest(),
+                    batch.previous_plan,
+                )
+                publish(_entry_file(self.directory, added), [json.dumps(asdict(entry)) + "\n"])
+        except OSError as error:
+            raise self._failed(batch, error) from error
 
     def _sweep(self, batch_id: int) -> None:
         """Delete what attempts at this batch have left that were not the one to succeed."""
