@@ -70,7 +70,7 @@ class LessonBench:
     def spark(self) -> SparkSession:
         """The session. Raises RuntimeError where the bench was opened without."""
         if self._spark is None:
-            raise RuntimeError("this bench has no Spark: it was opened with open_bench(spark=False)")
+            raise RuntimeError("this bench has no Spark: it is closed, or was opened with open_bench(spark=False)")
         return self._spark
 
     def new_topic(self, name: str, partitions: int = 1) -> str:

@@ -13,7 +13,8 @@ START = "start('{}')\n"
 @pytest.fixture
 def shell(spark, tmp_path):
     """A shell whose cells are looked after; `start(name)` starts a query, `restored` counts."""
-    shell, restored = InteractiveShell(), []
+    restored: list[str] = []
+    shell = InteractiveShell()
 
     def start(name):
         rows = spark.readStream.format("rate").load()
