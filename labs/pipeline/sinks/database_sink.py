@@ -9,7 +9,8 @@ at every isolation level but read uncommitted: there is nothing that it has to s
 
 Where it stops: one database, which holds both the results and the marker; the checkpoint must survive; a driver
 that hangs in the middle of a batch may hold locks until the database disconnects it (SQLite admits no other
-writer in the meantime, and the batch of the next driver fails after 5 s and is repeated).
+writer in the meantime, and the batch of the next driver fails after 5 s and is repeated). A second part of a batch, or
+a second table under one name, is refused as long as both are given the same URL; a server of two is not known as one.
 """
 
 from __future__ import annotations
