@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs.engines.environment import Environment, Jars, Say
+from labs.equipment.child_environment import for_program
 from labs.equipment.java import OLDEST, find_java
 
 NO_COMPILER = f"no Java compiler is at hand; a JDK of version {OLDEST} or newer has one, javac"
@@ -42,7 +43,7 @@ class JavaEnvironment(Environment):
         jars = ":".join(map(str, self.fetched(self.jars)))
         say("compiling")
         command = [compiler, "--release", str(OLDEST), "-cp", jars, "-d", str(folder), str(self.source)]
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", env=for_program())
         lines = (ran.stderr + ran.stdout).splitlines()
         for line in lines:
             say(line)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
+from labs.equipment.child_environment import for_program
 from labs.equipment.child_process import ChildProcess
 
 TEMPORARY = "tmp"
@@ -23,8 +23,7 @@ class EngineProcess:
     def __init__(self, command: list[str], directory: Path, **variables: str):
         self._temporary = directory / TEMPORARY
         self._temporary.mkdir(parents=True, exist_ok=True)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment |= {"TMPDIR": str(self._temporary)} | variables
+        environment = for_program(TMPDIR=str(self._temporary), **variables)
         self._process = ChildProcess(
             command, directory / "engine.log", self._temporary, cwd=directory, env=environment, stdin=None
         )

@@ -6,13 +6,13 @@ with what the lock names.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from labs.engines.environment import Environment, Jars, Say
+from labs.equipment.child_environment import for_program
 
 LOCKS = Path(__file__).with_name("locks")
 
@@ -59,7 +59,7 @@ class PythonEnvironment(Environment):
         from uv import find_uv_bin
 
         command = [find_uv_bin(), *arguments, "--no-python-downloads", "--no-config"]
-        environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+        environment = {name: value for name, value in for_program().items() if name != "VIRTUAL_ENV"}
         lines = []
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace", env=environment) as uv:
             try:

@@ -10,7 +10,6 @@ be plain values, functions and modules; arguments and result as well.
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import signal
@@ -23,10 +22,9 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from labs.equipment.child_environment import for_python
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class ApartFailed(RuntimeError):
@@ -40,7 +38,8 @@ class Apart:
         self._directory = Path(tempfile.mkdtemp(prefix="labs-apart-"))
         (self._directory / "call").write_bytes(cloudpickle.dumps((function, arguments)))
         command = [sys.executable, "-m", "labs.equipment.apart", str(self._directory)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self._directory)}  # a killed Spark's too
+        # A killed Spark's temporary files too; and what it is to call may be in a module beside the notebook.
+        environment = for_python(TMPDIR=str(self._directory), PYTHONSAFEPATH="")
         self._process = ChildProcess(command, self._directory / "output", leftovers=self._directory, env=environment)
         answer = self._directory / "answer"
         _alive.add(self)

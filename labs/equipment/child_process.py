@@ -89,10 +89,10 @@ class ChildProcess:
         _ = self.exit_code  # lets the leash go
         return code
 
-    def finish(self) -> int:
+    def finish(self, timeout: float | None = None) -> int:
         """Wait for the end as `wait` does; what is raised meanwhile, such as KeyboardInterrupt, is its end."""
         try:
-            return self.wait()
+            return self.wait(timeout)
         except BaseException:
             self.kill()
             raise

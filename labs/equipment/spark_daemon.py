@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from labs.equipment.child_environment import for_program
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_SPARK
@@ -90,18 +91,16 @@ class Daemon:
 
 
 def _environment(directory: Path, host: str) -> dict[str, str]:
-    # What a user has set for a Spark of his own (SPARK_WORKER_CORES, SPARK_CONF_DIR, …) is not meant for this one.
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
-    return inherited | {
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_CONF_DIR": str(directory),
-        "SPARK_LOCAL_DIRS": str(directory),
-        "SPARK_LOCAL_IP": host,
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join(OPTIONS),
-        "LC_ALL": "C.UTF-8",  # a JVM cannot enter café/ in the C locale
-    }
+    return for_program(
+        JAVA_HOME=str(find_java().home),
+        SPARK_HOME=str(SPARK_HOME),
+        SPARK_CONF_DIR=str(directory),
+        SPARK_LOCAL_DIRS=str(directory),
+        SPARK_LOCAL_IP=host,
+        SPARK_DAEMON_MEMORY="256m",
+        SPARK_DAEMON_JAVA_OPTS=" ".join(OPTIONS),
+        PYTHONPATH=os.environ.get("PYTHONPATH", ""),  # the executors' Python finds its modules there
+    )
 
 
 def is_executor(process: psutil.Process) -> bool:

@@ -20,11 +20,11 @@ from typing import IO, Any
 
 import psutil
 
+from labs.equipment.child_environment import for_python
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.spark_daemon import is_executor
 from labs.faults.fault import Fault
 
-ROOT = Path(__file__).resolve().parents[2]
 # What its option `sink` can be: the exactly-once sink as the library makes it, or with one writer; and lesser ones.
 SINKS = ("exactly-once", "by-driver", "by-executors", "no-marker", "at-least-once", "not-idempotent")
 
@@ -70,13 +70,7 @@ class JobProcess:
                 self._directory / "output.log",
                 leftovers=self._directory,
                 stdin=end,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(ROOT),
-                    "PYTHONUNBUFFERED": "1",
-                    "TMPDIR": str(temporary),
-                    **(environment or {}),
-                },
+                env={**for_python(TMPDIR=str(temporary)), **(environment or {})},
             )
 
     def _order_pipe(self, opened: contextlib.ExitStack) -> int:

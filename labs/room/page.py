@@ -20,12 +20,12 @@ from typing import Any, NoReturn
 
 import nbformat
 
+from labs.equipment.child_environment import for_python
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
 from labs.equipment.ports import free_ports, require_free
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 KERNEL = "room"
 FOLDERS = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
 PAGE = "/voila/render/room.ipynb"
@@ -79,8 +79,8 @@ class RoomPage:
     def _environment(self) -> dict[str, str]:
         """Return an environment in which nobody's settings of Jupyter and IPython are read or changed."""
         own = {name: str(self._folder / name) for name in FOLDERS}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
-        return kept | own | {"PYTHONPATH": str(ROOT), "JUPYTER_TOKEN": self._token}
+        kept = {name: value for name, value in for_python().items() if not name.startswith("JUPYTER")}
+        return kept | own | {"JUPYTER_TOKEN": self._token}
 
     def await_ready(self) -> None:
         """Wait until the server listens. Raises PageFailed with what it said if it ended instead."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from pyspark.sql.streaming import StreamingQuery
 
 from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
+from labs.equipment.child_environment import for_python
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic, end_offsets
@@ -30,7 +31,6 @@ from labs.runs.real_time_feed import PARTITIONS, Feed
 from labs.runs.real_time_job import RealTimeJob
 from labs.runs.real_time_progress import failed, over, read_to
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 150  # seconds for anything to happen: a restart may have to wait for a transaction to time out
 
 
@@ -109,7 +109,7 @@ class RealTimeTrial:
         """Run the query as a job of its own, and kill it in the end. `environment` adds variables."""
         command = [sys.executable, "-m", "labs.runs.real_time_job", json.dumps(asdict(self.job))]
         log = Path(self._directory.name, "job.log")
-        variables = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": self._directory.name, **environment}
+        variables = {**for_python(TMPDIR=self._directory.name), **environment}
         job = ChildProcess(command, log, env=variables, cwd=self._directory.name)
         try:
             yield job

@@ -7,16 +7,14 @@ waits for it. It ends with this process, or with the first run that does not ret
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from labs.equipment.child_environment import for_python
 from labs.equipment.child_process import ChildProcess
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class Interpreter:
@@ -30,7 +28,7 @@ class Interpreter:
             [sys.executable, "-m", "labs.exercises.checker.student", str(self._directory)],
             self._directory / "output",
             leftovers=self._directory,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TMPDIR": str(temporary)},
+            env=for_python(TMPDIR=str(temporary), PYTHONSAFEPATH=""),  # a solution may import what is beside it
         )
 
     def submit(self, spec: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import sys
@@ -11,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from labs.equipment.child_environment import for_python
 from labs.equipment.child_process import ChildProcess
 from labs.schedules.replay.driver import Silent, Step
 
-ROOT = Path(__file__).resolve().parents[3]
 START = 60.0  # seconds: a slow machine starts Python and loads a library
 
 
@@ -34,7 +33,7 @@ class PlayedDriver:
             directory / "output.log",
             leftovers=directory,
             pass_fds=(pipe,),
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=for_python(),
         )
         theirs.close()
         self._socket, self._answers = ours, ours.makefile("r", encoding="utf-8")
