@@ -17,7 +17,9 @@ from typing import Any
 
 WATCH = """
 while read -r pid; do last=$pid; done
-[ -z "$last" ] || kill -s KILL -- "-$last" 2>/dev/null
+left=$2
+while [ "$left" -gt 0 ] && kill -0 "$last" 2>/dev/null; do sleep 1; left=$((left - 1)); done
+[ -z "$last" ] || kill -s KILL -- "$3$last" 2>/dev/null
 [ -z "$1" ] || for _ in 1 2 3 4 5; do sleep 1; rm -rf "$1" && break; done  # while others still write there
 """
 # The child names itself before it becomes the command, so it is never off the leash, not for a millisecond.
@@ -28,12 +30,13 @@ class Leash:
     """Kills the child that `start` started, with its process group, if the current process ends before `release()`.
 
     Then it deletes the directory `leftovers`, also if no child was started. The child must lead a group of its own
-    (`start_new_session`). A leash that nobody holds any more is as good as a process that has ended.
+    (`start_new_session`), or is killed alone, not being a `group`. It has `patience` seconds to end by itself first.
+    A leash that nobody holds any more is as good as a process that has ended.
     """
 
-    def __init__(self, leftovers: Path | None = None):
+    def __init__(self, leftovers: Path | None = None, patience: int = 0, group: bool = True):
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "leash", str(leftovers or "")],
+            ["/bin/sh", "-c", WATCH, "leash", str(leftovers or ""), str(patience), "-" if group else ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -11,10 +11,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from labs.equipment.broker import open_broker
 from labs.equipment.check import Step, Unfit
-from labs.equipment.spark import spark_session
+from labs.equipment.java_failure import REPEAT, innermost_cause
+from labs.equipment.spark import SparkError, given_up_after, spark_session
 from labs.equipment.topics import create_topic, remove_topics
 
 RECORDS = 1000
+LONGEST = 120  # seconds until Spark has read them
 
 
 def bench(stack: contextlib.ExitStack) -> list[Step]:
@@ -41,24 +43,34 @@ def bench(stack: contextlib.ExitStack) -> list[Step]:
 
     def spark() -> str:
         before = time.monotonic()
-        session = spark_session()
-        started = time.monotonic()
-        options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "kafka.isolation.level": "read_committed"}
-        rows = session.read.format("kafka").options(**options).load().select("value").collect()
+        try:
+            session = spark_session()
+            started = time.monotonic()
+            options = {
+                "kafka.bootstrap.servers": servers,
+                "subscribe": topic,
+                "kafka.isolation.level": "read_committed",
+            }
+            with given_up_after(LONGEST):
+                rows = session.read.format("kafka").options(**options).load().select("value").collect()
+        except SparkError as error:
+            raise Unfit(f"{error.what}\n{error.what_to_do}") from error
+        except Exception as error:
+            raise Unfit(f"{innermost_cause(str(error)) or repr(error)}\n{REPEAT}") from error
         _expect(sent, [bytes(row.value) for row in rows])
         took = time.monotonic() - started
         return f"{session.version}, session in {started - before:.1f} s; the same records read in {took:.1f} s"
 
     return [
         Step("Broker", broker, _unset("KAFKA_BOOTSTRAP_SERVERS", "a broker of its own"), ("Java", "Jars", "Ports")),
-        Step("Spark", spark, _unset("SPARK_MASTER", "this machine"), ("Connector", "Broker")),
+        Step("Spark", spark, _unset("SPARK_MASTER", "this machine", ""), ("Connector", "Broker")),  # it has its own
     ]
 
 
-def _unset(variable: str, otherwise: str) -> str:
+def _unset(variable: str, otherwise: str, cure: str = REPEAT) -> str:
     if variable in os.environ:
         return f"Check {variable}, or unset it: then the lab uses {otherwise}"
-    return "Close other programs and try again; if it fails again, report these lines"
+    return cure
 
 
 def produce(servers: str, topic: str, values: set[bytes]) -> None:
@@ -91,4 +103,5 @@ def _consume(servers: str, topic: str, count: int) -> list[bytes]:
 
 def _expect(sent: set[bytes], read: list[bytes]) -> None:
     if len(read) != len(sent) or set(read) != sent:
-        raise Unfit(f"{len(sent):,} records were written and {len(set(read) & sent):,} of them read, in {len(read):,}")
+        found = f"{len(sent):,} records were written and {len(set(read) & sent):,} of them read, in {len(read):,}"
+        raise Unfit(f"{found}\n{REPEAT}")

@@ -6,35 +6,53 @@ import atexit
 import contextlib
 import functools
 import os
+import pwd
 import re
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import py4j.java_gateway
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from labs.equipment.child_environment import UTF8, drop_what_is_for_another, for_program, home, is_for_another
 from labs.equipment.class_archive import archive_options
+from labs.equipment.driver_jvm import DriverJvm
 from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.jars import connector_jars, local_files_jar
 from labs.equipment.java import find_java
+from labs.equipment.java_failure import REPEAT, cure, innermost_cause
 from labs.equipment.leash import Leash
 from labs.equipment.node import LOG4J, QUICK_SPARK
 from labs.equipment.without_pandas import look_for_numpy
 
 LOCAL_MASTER = "local[2]"
+SET_BY_THE_LAB = ("SPARK_HOME", "SPARK_LAUNCHER_OPTS")  # whatever the master is
+LONGEST_START = 600  # seconds until a session on this machine is given up: 8 on an idle one, 200 on a very busy one
 _one_at_a_time = threading.Lock()
+_jvm: DriverJvm | None = None  # that this process has started
 # What a start needs, so that no garbage is collected before there is some: by default it is collected fifteen times.
+LAUNCHER_OPTIONS = " ".join(QUICK_SPARK)  # of the JVM that only makes up the command
 QUICK_DRIVER = (*QUICK_SPARK, "-XX:InitialHeapSize=448m", "-XX:NewSize=256m", "-XX:MetaspaceSize=192m")
 
 
 class SparkError(RuntimeError):
-    """Spark could not be started."""
+    """Spark could not be started, or did not answer: what happened, with the innermost cause, and what to do."""
+
+    def __init__(self, what: str, what_to_do: str):
+        super().__init__(f"{what}. {what_to_do}")
+        self.what, self.what_to_do = what, what_to_do
+
+
+class JvmEnded(Exception):
+    """The driver's JVM ended before it answered."""
 
 
 def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **settings: str) -> SparkSession:
@@ -53,29 +71,88 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
     master = (wanted | submitted)["spark.master"]
     here = on_this_machine(master)
     wanted |= _settings(here, quick_start)
+    environment: dict[str, str] = {}
     if not submitted:
-        _prepare_environment(master, here)
+        _require_name()
+        environment = _environment(master, here)
         wanted |= _settings_at_launch(quick_start)
         if here:
             wanted |= _quick_files()
         if master.startswith("local["):
             wanted |= _quick_classes(wanted)
-    builder = SparkSession.builder
-    for key, value in (wanted | _dotted(settings)).items():
-        if key not in submitted:
-            builder = builder.config(key, value)
+    wanted |= _dotted(settings)
+    wanted = {name: value for name, value in wanted.items() if name not in submitted}
     _leave_the_root_logger_alone()
-    try:
-        with interrupts_wait(), _standard_error_to(spark_log()), _interrupts_as_before():
-            threading.Thread(target=look_for_numpy, daemon=True).start()  # while the JVM starts
-            session = builder.getOrCreate()
-    except Exception as error:
-        lines = spark_log().read_text(errors="replace").splitlines()
-        telling = [line for line in lines if not line.startswith("\tat ")][-15:]
-        raise SparkError("\n  ".join([f"Spark did not start. Last lines of {spark_log()}:", *telling])) from error
+    with interrupts_wait() as interrupted, _interrupts_as_before():
+        threading.Thread(target=look_for_numpy, daemon=True).start()  # while the JVM starts
+        session = _start(wanted, environment, here, interrupted)
+    assert session, "or a KeyboardInterrupt"
     if master.startswith("local-cluster"):
         atexit.register(_stop, session)
     return session
+
+
+def _start(
+    wanted: dict[str, str], environment: dict[str, str], here: bool, interrupted: threading.Event
+) -> SparkSession | None:
+    """Start the JVM, unless there is one, and the session in it; None if `interrupted`. Raises SparkError."""
+    global _jvm
+    kept = [] if here else [name for name in os.environ if is_for_another(name) and name not in SET_BY_THE_LAB]
+    began = spark_log().stat().st_size
+    builder = SparkSession.builder.config(map=dict(wanted))
+    if SparkContext._gateway is not None:
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise _failed(_said(error) or repr(error)) from error
+    _jvm = DriverJvm(environment["SPARK_HOME"], wanted, environment, spark_log())
+    try:
+        with _jvm.given_up_after(LONGEST_START) as timer:
+            gateway = _jvm.connect(interrupted.is_set)
+            if gateway is None:
+                raise JvmEnded
+            if not here:
+                timer.cancel()  # a cluster may let it wait for its turn
+            SparkContext._ensure_initialized(gateway=gateway)
+            return builder.getOrCreate()
+    except BaseException as error:
+        given_up, said = _jvm.given_up, _said(error)  # before its end, since Java is asked for its trace
+        _jvm.kill()
+        end_jvm()
+        if interrupted.is_set():
+            return None
+        if not isinstance(error, Exception):
+            raise
+        with spark_log().open("rb") as log:
+            log.seek(began)
+            printed = log.read().decode(errors="replace")
+        raise _failed(said or printed, given_up, kept) from None  # what Java raised cannot be asked any more
+
+
+def _said(error: BaseException) -> str:
+    """Return the trace that Java gives with an error; none if it came about without Java, or Java is gone."""
+    if isinstance(error, (Py4JJavaError, PySparkException)):
+        with contextlib.suppress(Exception):
+            return str(error)
+    return ""
+
+
+def _failed(said: str, given_up: bool = False, kept: Collection[str] = ()) -> SparkError:
+    cause = innermost_cause(said)
+    what = f"Spark's Java did not answer within {LONGEST_START} s, and was ended" if given_up else "Spark did not start"
+    return SparkError(f"{what}: {cause or 'Java printed no cause'}", cure(cause or "", kept))
+
+
+def _require_name() -> None:
+    """Raise SparkError if this machine has no name for the user, which Spark's Java asks for whatever is set."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        entry = f"echo 'lab:x:{os.geteuid()}:{os.getegid()}::{home()}:/bin/sh' >> /etc/passwd"
+        raise SparkError(
+            f"Spark did not start: user {os.geteuid()} has no name on this machine, and Java needs one",
+            f"Run as a user that `id -un` knows, or as root: {entry}",
+        ) from None
 
 
 def end_jvm() -> None:
@@ -83,12 +160,28 @@ def end_jvm() -> None:
 
     A JVM whose very first Kafka task was stopped may be left with a class that it could not initialise, for ever.
     """
+    global _jvm
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     if gateway is not None:
         with contextlib.suppress(Exception):  # it may be gone already
             gateway.shutdown()
-            gateway.proc.stdin.close()  # which it takes for its end
-            gateway.proc.wait(30)
+    if _jvm is not None:
+        _jvm.end()
+        _jvm = None
+
+
+@contextlib.contextmanager
+def given_up_after(seconds: float) -> Iterator[None]:
+    """End Spark's JVM when the block lasts longer: then what waits for its answer raises SparkError."""
+    with contextlib.ExitStack() as stack:
+        if (jvm := _jvm) is not None:
+            stack.enter_context(jvm.given_up_after(seconds))
+        try:
+            yield
+        except Exception as error:
+            if jvm is None or not jvm.given_up:
+                raise
+            raise SparkError(f"Spark's Java did not answer within {seconds:g} s, and was ended", REPEAT) from error
 
 
 def on_this_machine(master: str) -> bool:
@@ -129,13 +222,22 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _prepare_environment(master: str, here: bool) -> None:
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ["SPARK_HOME"] = str(_spark_home(master))  # another Spark's jars would not fit the connector
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_SPARK))  # of the JVM that only makes up the command
-    if here:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+def _environment(master: str, here: bool) -> dict[str, str]:
+    """Return the environment of the driver's JVM; what PySpark reads itself is set in this process's too.
+
+    On this machine it is the lab's own. A cluster that SPARK_MASTER names may need what was set for it.
+    """
+    # Another Spark's jars would not fit the connector.
+    own = {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(_spark_home(master))}
+    if not here:
+        own["SPARK_LAUNCHER_OPTS"] = os.environ.get("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
+        os.environ |= own
+        return {**os.environ, **UTF8}
+    own |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LAUNCHER_OPTS": LAUNCHER_OPTIONS}
+    drop_what_is_for_another()
+    os.environ |= own
+    # The executors' Python finds modules where this one does.
+    return for_program(**own, PYTHONPATH=os.environ.get("PYTHONPATH", ""))
 
 
 def _spark_home(master: str) -> Path:
@@ -154,7 +256,7 @@ def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     """Return what the driver's JVM must know when it starts; under spark-submit it has started."""
     options = [
         f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
-        _temporary_option(),
+        *_directories(),
         *(QUICK_DRIVER if quick_start else ()),
     ]
     return {
@@ -164,8 +266,14 @@ def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     }
 
 
-def _temporary_option() -> str:
-    return f'"-Djava.io.tmpdir={_temporary()}"'
+def _directories() -> list[str]:
+    """Return the options that give Java its directories: it has no home where the user is in no list of users."""
+    return [_quoted(f"-Djava.io.tmpdir={_temporary()}"), _quoted(f"-Duser.home={home()}")]
+
+
+def _quoted(option: str) -> str:
+    """Quote an option of Java for Spark, which cuts a line of them at blanks."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _quick_files() -> dict[str, str]:
@@ -191,7 +299,9 @@ def _quick_classes(wanted: dict[str, str]) -> dict[str, str]:
     return {
         "spark.jars": "",
         "spark.driver.extraClassPath": os.pathsep.join(jars),
-        "spark.driver.extraJavaOptions": " ".join([wanted["spark.driver.extraJavaOptions"], *archive_options("spark")]),
+        "spark.driver.extraJavaOptions": " ".join(
+            [wanted["spark.driver.extraJavaOptions"], *map(_quoted, archive_options("spark"))]
+        ),
     }
 
 
@@ -209,7 +319,7 @@ def _settings(here: bool, quick_start: bool) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.extraJavaOptions": " ".join([_temporary_option(), *(QUICK_SPARK if quick_start else ())]),
+            "spark.executor.extraJavaOptions": " ".join([*_directories(), *(QUICK_SPARK if quick_start else ())]),
         }
     return settings
 
@@ -236,17 +346,3 @@ def _interrupts_as_before() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
-
-
-@contextlib.contextmanager
-def _standard_error_to(file: Path) -> Iterator[None]:
-    """Let children that start meanwhile write their standard error to `file` instead of into a lesson."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with file.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
