@@ -4,7 +4,12 @@ import atexit
 import os
 import sys
 
-from labs.commands.main import INTERRUPTED, main
+# Python looks for modules in the current directory first; a json.py that lies there is not meant for the lab.
+_root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+if not sys.flags.safe_path and sys.path[0] and os.path.realpath(sys.path[0]) != _root:
+    del sys.path[0]
+
+from labs.commands.main import INTERRUPTED, main  # noqa: E402
 
 code = main()
 if code == INTERRUPTED:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Callable, Iterable
+
+from labs.equipment.check import Check
+from labs.equipment.foreign_packages import foreign_packages
 
 EXAMPLES = """\
 examples:
@@ -23,14 +27,15 @@ def run(arguments: argparse.Namespace) -> int:
         from rich.text import Text
 
         from labs.commands.console import plain_console
-        from labs.equipment.doctor import checks
+
+        checks = _checks()
     except ModuleNotFoundError as error:
         raise RuntimeError(f"the package {error.name} is missing. Run: make setup, and use .venv/bin/python") from error
 
     console = plain_console(stderr=arguments.json)
     done = []
     with console.status("") as status:
-        for check in checks(starting=lambda name: status.update(f"{name} …")):
+        for check in checks(lambda name: status.update(f"{name} …")):
             done.append(check)
             console.print(Text.assemble(MARKS[check.passed], f" {check.name:<9}  {check.found}"), soft_wrap=True)
             for line in check.cure.splitlines():
@@ -39,3 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"passed": passed, "checks": [dataclasses.asdict(check) for check in done]}, indent=2))
     return 0 if passed else 1
+
+
+def _checks() -> Callable[[Callable[[str], object]], Iterable[Check]]:
+    """Return the checks; or the one that says whose packages are in the way, if those cannot even be imported."""
+    try:
+        from labs.equipment.doctor import checks
+    except (ImportError, AttributeError):
+        if not (foreign := foreign_packages()):
+            raise
+        found, _, cure = foreign.partition("\n")
+        return lambda starting: [Check("Packages", False, found, cure)]
+    return checks

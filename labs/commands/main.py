@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import logging
 import os
 import sys
+import warnings
 
+from labs.equipment.foreign_packages import foreign_packages
 from labs.equipment.interrupts import ended_as_by_ctrl_c
 from labs.equipment.plain_text import plain
 
@@ -44,6 +47,8 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run `python -m labs` with `argv` and return its exit code."""
+    if "PYTHONWARNINGS" in os.environ:  # of somebody who develops something; turned into errors, they end this one
+        warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(
         prog="python -m labs",
         description="The exactly-once lab.",
@@ -58,8 +63,10 @@ def main(argv: list[str] | None = None) -> int:
             sub.description, sub.epilog = module.__doc__, getattr(module, "EXAMPLES", None)
             module.add_arguments(sub)
     arguments = parser.parse_args(argv)
+    print_whatever_the_locale()
     logging.getLogger().addHandler(NO_LOG)
     try:
+        check_directory()
         with ended_as_by_ctrl_c():
             return module.run(arguments)
     except KeyboardInterrupt:
@@ -68,8 +75,28 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the reader of our output has left
         return 1
+    except (ImportError, AttributeError) as error:
+        if not (foreign := foreign_packages()):
+            raise
+        print(f"python -m labs {arguments.command}: {foreign}\n({error})", file=sys.stderr)
+        return 1
     except (RuntimeError, OSError, ValueError) as error:
         if os.environ.get("LABS_TRACEBACK"):
             raise
         print(f"python -m labs {arguments.command}: {plain(str(error))}", file=sys.stderr)
         return 1
+
+
+def print_whatever_the_locale() -> None:
+    """Print as `\\x..` what the terminal's encoding does not have, such as a file name's accent, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def check_directory() -> None:
+    """Raise RuntimeError if the current directory has been deleted: no Java starts there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise RuntimeError("the current directory has been deleted; change to another one") from error

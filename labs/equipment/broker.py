@@ -57,6 +57,7 @@ class Broker:
         advertised_port: int | None = None,
         jvm_options: tuple[str, ...] = QUICK_START,
     ):
+        require_asserts()
         if nodes < 1:
             raise BrokerError(f"a broker has one node or more, not {nodes}")
         self.replication = min(nodes, 3)
@@ -232,8 +233,18 @@ def open_broker(meanwhile: Callable[[], object] = nothing, **options: Any) -> An
 
     `meanwhile` is called while it starts. Raises BrokerError, and what `meanwhile` raises.
     """
+    require_asserts()
     named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
     return (ExternalBroker(named) if named else Broker(**options)).start(meanwhile=meanwhile)
+
+
+def require_asserts() -> None:
+    """Raise BrokerError if Python leaves out each `assert`: kafka-python reads a part of Kafka's answers in one."""
+    if not __debug__:
+        raise BrokerError(
+            "this Python leaves out every `assert`, without which kafka-python understands no answer of Kafka; unset "
+            "PYTHONOPTIMIZE, or run it without -O"
+        )
 
 
 def _known_cluster_id(directory: Path) -> str:

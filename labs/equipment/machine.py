@@ -17,6 +17,7 @@ import pyspark
 from jgo.constants import default_jgo_cache, default_maven_repo
 
 from labs.equipment.check import Step, Unfit
+from labs.equipment.foreign_packages import foreign_packages
 from labs.equipment.jars import all_jars, connector_jars
 from labs.equipment.java import find_java, lab_cache
 from labs.equipment.ports import free_ports
@@ -26,22 +27,29 @@ REQUIREMENTS = Path(__file__).parents[2] / "requirements.txt"
 GIB = 1 << 30
 ENOUGH_MEMORY, LEAST_MEMORY = 4 * GIB, 2 * GIB
 LEAST_DISK = 2 * 10**9
+# Of a control group: the files with its limit and what it uses, and what its statistics begin with.
+V1, V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"), ("memory.max", "memory.current", "")
+CACHE = ("inactive_file", "active_file")
 
 
 def _python() -> str:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
-        raise Unfit(f"{found} is too old")
+        raise Unfit(f"{found} is too old\nInstall Python 3.11 or newer, then run: make clean setup PYTHON=python3.12")
+    if not __debug__:
+        raise Unfit(f"{found} leaves out every `assert`: kafka-python does not work without\nUnset PYTHONOPTIMIZE")
     return found
 
 
 def _packages() -> str:
+    if foreign := foreign_packages():
+        raise Unfit(foreign)
     if not REQUIREMENTS.exists():
         return "as pip chose them; the versions that the lab was tested with are those of a checkout, by make setup"
     pins = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)", REQUIREMENTS.read_text(), re.MULTILINE)
     wrong = [f"{name} {have} instead of {pin}" for name, pin in pins if (have := _installed(name)) != pin]
     if wrong:
-        raise Unfit("; ".join(wrong))
+        raise Unfit(f"{'; '.join(wrong)}\nRun: make setup, and use .venv/bin/python")
     return f"{len(pins)}, as pinned in {REQUIREMENTS.name}"
 
 
@@ -99,12 +107,33 @@ def _memory() -> str:
     return found if available >= ENOUGH_MEMORY else f"{found}: it will do, and {ENOUGH_MEMORY / GIB:.0f} are better"
 
 
-def _available_memory() -> int:
+def _available_memory(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Return what is free or can be freed: on the machine, and in each control group that this process is in.
+
+    What a group's files are cached in counts as used there, though the kernel gives it up whenever it is asked.
+    """
     available = psutil.virtual_memory().available
-    with contextlib.suppress(OSError, ValueError):  # a container may have less than its machine
-        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
-        available = min(available, limit - used)
+    with contextlib.suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            top = groups / "memory" if controllers else groups  # version 1, or 2
+            inner = top / path.lstrip("/")
+            # A container may see only its own group, and that as the top.
+            for group in (each for each in (inner, *inner.parents) if each.is_relative_to(top)):
+                available = min(available, _left_in(group, V1 if controllers else V2))
     return available
+
+
+def _left_in(group: Path, names: tuple[str, str, str]) -> int:
+    limit, used, prefix = names
+    try:
+        lines = (group / "memory.stat").read_text().splitlines()
+        cached = sum(int(line.split()[1]) for line in lines if line.split()[0] in {f"{prefix}{name}" for name in CACHE})
+        return int((group / limit).read_text()) - (int((group / used).read_text()) - cached)
+    except (OSError, ValueError, IndexError):  # no such group, or no limit
+        return sys.maxsize
 
 
 def _disk() -> str:
@@ -121,8 +150,8 @@ def _existing(place: Path) -> Path:
 
 
 MACHINE = [
-    Step("Python", _python, "Install Python 3.11 or newer, then run: make clean setup PYTHON=python3.12"),
-    Step("Packages", _packages, "Run: make setup, and use .venv/bin/python"),
+    Step("Python", _python, ""),  # here, too, each fault has a cure of its own
+    Step("Packages", _packages, ""),
     Step("Java", _java, "Run: make setup"),
     Step("Jars", _jars, ""),  # what can be wrong with them has a cure of its own each
     Step("Connector", _connector, "Run: make setup", ("Jars",)),
