@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import linecache
+import socket
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from labs.desk.bench import open_bench
-from labs.desk.judged import Executed, check, own_or_reference
+from labs.desk.judged import Executed, _listens, check, own_or_reference
 from labs.desk.notes import MANIFEST, notes_of
 from labs.exercises.checker.interpreter import IDLE, Interpreter
 from labs.exercises.checker.source_code import MARK, read_source
@@ -94,3 +95,24 @@ def test_a_lesson_that_closes_its_bench_ends_what_the_checker_kept_warm():
     bench.close()
     assert kept.process.pid is None
     assert kept not in IDLE
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_a_check_after_the_bench_was_closed_judges_all_the_same():
+    """As after "Run All": the student edits the cell and runs the check again."""
+    bench = open_bench(spark=False)
+    servers = bench.servers
+    bench.close()
+    attempt = check("commit_order", [SKELETON], servers=servers, fail_fast=True)
+    first = attempt.first_problem
+    assert first is not None
+    assert (str(first.grade), first.symptom) == ("failed", "lost"), attempt
+
+
+def test_address_at_which_nobody_listens_is_known_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"127.0.0.1:{server.getsockname()[1]}"
+        assert _listens(f"{there},127.0.0.1:1")
+    for servers in (there, "127.0.0.1:1", "no such host.example:9092", "", "nowhere", "127.0.0.1:x", "[::1]:1"):
+        assert not _listens(servers)
