@@ -109,6 +109,12 @@ ENDS_BADLY = {
         "your code raised Mute: (it cannot be shown: that raises Mute) (line 8: raise Mute), in its first run",
         "nothing to do with a restart",
     ),
+    "an exception that leaves while it is shown": (
+        MUTE.replace("raise self", "raise SystemExit") + append("raise Mute"),
+        "crashed",
+        "your code raised Mute: (it cannot be shown: that raises SystemExit) (line 8: raise Mute), in its first run",
+        "nothing to do with a restart",
+    ),
     "an exception that clears the screen": (
         append(r"raise ValueError('\x1b[2J\npassed\n\npassed in 3 s')"),
         "crashed",

@@ -55,7 +55,7 @@ def run(spec: dict[str, Any], journal: RunJournal) -> None:
         ending = "import error" if isinstance(error, ImportError) else "crashed"
         if not where and journal.phase not in ("load", "call"):  # the checker's own tools, before the code was called
             ending = NOT_JUDGED
-        journal.write("end", f"{_in_words(error)}{where}", ending=ending, error=type(error).__name__)
+        journal.write("end", f"{_in_words(error)}{where}", ending=ending, error=type(error).__name__[:100])
     else:
         journal.write("end", "returned", ending="returned")
 
@@ -77,7 +77,7 @@ def _safely(describe: Callable[[Any], str], what: object) -> str:
     """Describe what the code made: that may raise, too."""
     try:
         return describe(what)
-    except Exception as error:
+    except BaseException as error:
         return f"(it cannot be shown: that raises {type(error).__name__})"
 
 
