@@ -267,5 +267,7 @@ def test_last_batch_that_repartitioning_gives_up_is_planned_anew_unless_it_was_p
         adopt = ["adopt", f"sink-of-{place.topic}", "--batch", "2", "--checkpoint", str(words.checkpoint)]
         assert main([*adopt, "--bootstrap-servers", place.servers]) == 1
         store = MarkerStore(f"sink-of-{place.topic}", f"sink-of-{place.topic}-marker", place.servers, {})
-        assert (marker := store.read(Patience(30))) and marker.batch_id == 1
+        marker = store.read(Patience(30))
+        assert marker is not None
+        assert marker.batch_id == 1
     assert place.published() == ["a", "b"]
