@@ -165,7 +165,7 @@ def test_a_file_that_is_not_understood_is_named_and_fails_the_count_of_the_other
 @pytest.mark.bench
 def test_seconds_taken_for_milliseconds_are_said_loudly(count, tmp_path, monkeypatch, capsys):
     log = write(tmp_path / "access.log", [b"%d,192.0.2.1" % (1_760_000_000 + n) for n in range(10)])
-    errors = []
+    errors: list[str] = []
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=errors.append, flush=lambda: None))
     code, report = count(log)
     assert code == 1
@@ -314,7 +314,8 @@ def test_more_lines_than_are_sorted_in_memory_are_counted_right(count, tmp_path,
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_million_lines_of_every_form_are_counted_as_a_second_parser_reads_them(count, tmp_path):
-    log, expected, bad = tmp_path / "access.log", Counter(), 0
+    log, bad = tmp_path / "access.log", 0
+    expected: Counter[tuple[str, str]] = Counter()
     with log.open("wb") as file:
         for line in million(random.Random(7), 1_000_000):
             file.write(line + b"\n")

@@ -49,5 +49,6 @@ def test_a_few_thousand_mutated_lines_are_read_the_same():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_million_mutated_lines_are_read_the_same():
     assert differences(seed=1, count=1_000_000) == []
