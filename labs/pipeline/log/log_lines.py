@@ -79,7 +79,7 @@ def _status(stream: TextIO | None) -> os.stat_result | None:
     """Return the status of what is behind a stream; None where that is no file of the system's."""
     try:
         return os.fstat(stream.fileno()) if stream else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):
         return None
 
 
