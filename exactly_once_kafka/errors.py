@@ -148,7 +148,7 @@ PERMANENT: dict[int, Meaning] = {
 }
 
 _GRANT = "Grant it to the sink's user and restart the query"
-_CREATE = Meaning("Kafka has no such topic or partition ({said})", "Create it and restart the query")
+_CREATE = Meaning("Kafka has no such topic or partition ({said})", "If it is not there, create it; restart the query")
 _RESTART = Meaning(_SAID + " ({code})", "Restart the query")
 _REPLICAS = Meaning(
     "fewer replicas of a partition are in sync than its min.insync.replicas (" + _SAID + ")",

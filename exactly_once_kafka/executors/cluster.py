@@ -60,6 +60,10 @@ class Cluster:
         node = self._manager.cluster.leader_for_partition(TopicPartition(topic, partition))
         return None if node in (None, -1) else int(node)
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Tell whether there is such a partition, by what was heard last."""
+        return partition in (self._manager.cluster.partitions_for_topic(topic) or ())
+
     def transaction_version(self, patience: Patience) -> int:
         """Return the level of the cluster's feature transaction.version: from 2 on, EndTxn gives the next epoch."""
         request = ApiVersionsRequest(client_software_name="exactly-once-kafka", client_software_version="1")

@@ -17,6 +17,7 @@ from kafka.errors import (
     LeaderNotAvailableError,
     NoError,
     OutOfOrderSequenceNumberError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.future import Future
@@ -25,6 +26,7 @@ from exactly_once_kafka.executors.cluster import RETRY, Cluster
 from exactly_once_kafka.patience import SLICE
 
 IN_FLIGHT = 5
+GONE = 5  # seconds for which a partition may not be known: not each broker hears at once of one that is new
 FIRST_REST = 0.002  # seconds; each after it is twice as long, up to RETRY
 
 
@@ -52,6 +54,7 @@ class PartitionWriter:
         self._answers: deque[Future] = deque()  # to the first of them
         self._enrolled = self._again = False
         self._rest_seconds, self._rests_until = FIRST_REST, 0.0
+        self._gone_since: float | None = None
         cluster.follow(topic)
 
     def add(self, piece: Piece) -> None:
@@ -97,8 +100,20 @@ class PartitionWriter:
     def _send(self, piece: Piece) -> Future:
         leader = self.leader
         if leader is None:
+            self._raise_if_gone()
             return Future().failure(LeaderNotAvailableError(f"nobody leads {self.topic}-{self.partition}"))
         return self._cluster.produces.add(leader, self._transactional_id, self.topic, self.partition, piece.content)
+
+    def _raise_if_gone(self) -> None:
+        """Raise UnknownTopicOrPartitionError if there has been no such partition for a while."""
+        if self._cluster.has(self.topic, self.partition):
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = time.monotonic()
+        elif time.monotonic() - self._gone_since > GONE:
+            raise UnknownTopicOrPartitionError(
+                f"{self.topic}-{self.partition} was there and is not any more: the topic was deleted, or made anew"
+            )
 
     def _hear(self, answer: Future) -> None:
         if answer.exception is not None:

@@ -72,7 +72,7 @@ def lowest(tmp_path_factory) -> Path:
 
 def output(python: Path, directory: Path, code: str, *arguments: str) -> list[str]:
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    environment |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
     ran = subprocess.run(
         [python, "-c", code, *arguments], cwd=directory, env=environment, capture_output=True, text=True
     )

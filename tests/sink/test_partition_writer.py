@@ -8,11 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import (
     DuplicateSequenceNumberError,
     NoError,
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumberError,
+    UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
 
@@ -23,6 +25,7 @@ from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.left_open import LeftOpen
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.patience import Patience
+from labs.equipment.eventually import eventually
 
 
 @pytest.fixture
@@ -58,6 +61,22 @@ def test_an_answer_that_came_while_something_else_was_waited_for_is_taken_at_onc
     assert not writer.done
     writer.step()
     assert writer.done
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("partitions", [2, 0], ids=["made anew with fewer", "deleted"])
+def test_partition_that_is_gone_is_not_waited_for(broker, transaction, topic, partitions):
+    coordinator, producer = transaction
+    to, admin = topic(partitions=3), AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    assert coordinator.partitions(to, Patience(60)) == 3
+    admin.delete_topics([to])[to].result(30)
+    eventually(lambda: to not in admin.list_topics(timeout=5).topics, timeout=60)
+    if partitions:
+        admin.create_topics([NewTopic(to, partitions, 1)])[to].result(30)
+    writer = PartitionWriter(coordinator.cluster, coordinator.name, to, 2)
+    writer.add(coordinator.encoded(Marker(0, "query", "{}"), producer, 0))
+    with pytest.raises(UnknownTopicOrPartitionError, match=rf"{to}-2 was there and is not any more"):
+        send(coordinator.cluster, [writer], 60, lambda: None)
 
 
 class Leader:
