@@ -101,8 +101,8 @@ class Tokens:
 
 
 def sink_by_token(kafka: str, results: str, writers: str, **options: Any) -> ExactlyOnceKafkaSink:
-    common: dict[str, Any] = {"bootstrap_servers": kafka, "writers": writers, "driver_rows": 0}
-    return ExactlyOnceKafkaSink(results, results, **common, **BY_TOKEN, **options)
+    common: dict[str, Any] = {"bootstrap_servers": kafka, "writers": writers, "driver_rows": 0, **BY_TOKEN}
+    return ExactlyOnceKafkaSink(results, results, **common, **options)
 
 
 def fails(publish: Publish, sink: ExactlyOnceKafkaSink, batches: int) -> None:
