@@ -46,7 +46,7 @@ LONG = (
 )
 
 # Fixtures that start something. A test that uses one is marked bench (`make test`) or long (`make test-all`).
-STARTED = {"broker", "spark", "browser", "jupyterlab", "room", "installed"}
+STARTED = {"broker", "spark", "postgres", "kafka", "browser", "jupyterlab", "room", "installed"}
 
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.
 for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
@@ -69,9 +69,14 @@ def pytest_collection_modifyitems(items):
         alone = parameters.get("notebook") or parameters.get("change")  # a lesson brings a bench of its own
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(alone or item.location[0])))
-        started = STARTED & set(item.fixturenames)
-        if started and not (item.get_closest_marker("bench") or item.get_closest_marker("long")):
-            raise pytest.UsageError(f"{item.nodeid} uses {', '.join(sorted(started))}: mark it bench or long")
+    unmarked = [
+        item.nodeid
+        for item in items
+        if STARTED & set(item.fixturenames)
+        and not (item.get_closest_marker("bench") or item.get_closest_marker("long"))
+    ]
+    if unmarked:
+        raise pytest.UsageError("these start something, and are to be marked bench or long:\n" + "\n".join(unmarked))
 
 
 @pytest.fixture(scope="session")

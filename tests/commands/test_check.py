@@ -145,6 +145,7 @@ def test_check_that_was_stopped_leaves_no_report_of_yesterday(tmp_path, reports)
     assert "did not come to its end" in told(junit, results)
 
 
+@pytest.mark.bench
 def test_report_is_not_written_over_what_is_to_be_judged(capsys, tmp_path):
     (file := tmp_path / "mine.py").write_text("x = 1\n")
     assert main(["check", "sequence_numbers", str(file), "--junit", f"{tmp_path}/../{tmp_path.name}/mine.py"]) == 2

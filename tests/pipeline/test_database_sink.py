@@ -320,6 +320,7 @@ def stored(sink, *names) -> list[tuple]:
 DEFAULTS = {"the database's": {"server_default": "1"}, "SQLAlchemy's": {"default": 1}, "called": {"default": lambda: 1}}
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("default", DEFAULTS.values(), ids=DEFAULTS)
 @pytest.mark.parametrize("in_order", [1, -1])
 def test_optional_field_of_a_column_with_a_default_keeps_its_value(url, default, in_order):
@@ -328,6 +329,7 @@ def test_optional_field_of_a_column_with_a_default_keeps_its_value(url, default,
     assert stored(sink, "id", "quantity") == [(0, 1), (1, 1), (2, 5), (3, 1)]
 
 
+@pytest.mark.bench
 def test_numbers_are_stored_exactly(url):
     sink = orders_of(url, Column("price", Numeric(20, 2)), Column("ratio", Float))
     value = '{"id": %d, "price": 123456789012345678.91, "ratio": 0.1}'
@@ -343,6 +345,7 @@ def test_numbers_are_stored_exactly(url):
 STRANGE = ["select", 'a "quoted" name', "a'b", "a b", "a%b%(c)s", "a:b", "a.b", "größe", "Id"]
 
 
+@pytest.mark.bench
 def test_columns_may_have_any_name(url):
     sink = orders_of(url, *(Column(name, Integer) for name in STRANGE if name != "Id" or "sqlite" not in url))
     fields = {name: n for n, name in enumerate(sink.table.columns.keys()[1:-2])}
@@ -350,6 +353,7 @@ def test_columns_may_have_any_name(url):
     assert stored(sink, *fields)[1] == tuple(fields.values())
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize(
     ("value", "match"),
     [
@@ -381,6 +385,7 @@ def test_row_that_can_never_be_stored_is_refused_by_name_and_nothing_is_lost(url
     assert stored(sink, "id", "batch_id") == [(0, 0), (1, 1), (2, 2)]
 
 
+@pytest.mark.bench
 def test_row_without_a_value_that_the_table_needs_is_refused(url):
     sink = orders_of(url, Column("name", String))
     with sink.engine.begin() as connection:
@@ -401,6 +406,7 @@ def test_row_without_a_value_that_the_table_needs_is_refused(url):
     assert stored(sink, "id") == [(0,)]
 
 
+@pytest.mark.bench
 def test_rows_that_only_together_are_rejected_are_refused(url):
     sink = orders_of(url, Column("code", String, unique=True), Column("name", String))
     with pytest.raises(RowRefused, match=r"the database rejects the row .*'id': 2.*(UNIQUE|unique)"):
@@ -410,6 +416,7 @@ def test_rows_that_only_together_are_rejected_are_refused(url):
     assert stored(sink, "id") == [(0,)]
 
 
+@pytest.mark.bench
 def test_table_of_an_older_version_that_lacks_a_column_is_refused_until_it_has_it(url):
     old = orders_of(url)
     columns = [Column(name, kind) for name, kind in (("id", BigInteger), ("name", String), ("batch_id", BigInteger))]
@@ -422,6 +429,7 @@ def test_table_of_an_older_version_that_lacks_a_column_is_refused_until_it_has_i
     assert stored(sink, "id", "name") == [(0, None), (1, "ann")]
 
 
+@pytest.mark.bench
 def test_many_rows_of_many_kinds_are_each_stored_once(url):
     sink = orders_of(url, Column("a", Integer, server_default="7"), Column("b", Integer))
     values = [json.dumps({"id": n} | {name: n for k, name in enumerate("ab") if n >> k & 1}) for n in range(1, 25_000)]
