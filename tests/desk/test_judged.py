@@ -38,7 +38,7 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.bench
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_skeleton_fails_and_the_reference_passes(broker, desk, capsys):
     attempt = check("commit_order", [SKELETON], servers=broker.bootstrap_servers, fail_fast=True)
@@ -54,7 +54,7 @@ def test_a_skeleton_fails_and_the_reference_passes(broker, desk, capsys):
     assert [note["verdict"] for note in notes_of().of("checked")] == ["failed", "failed"], "the reference is no attempt"
 
 
-@pytest.mark.bench
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_what_passed_stays_the_students(broker, desk, capsys):
     attempt = check("commit_order", [RIGHT], servers=broker.bootstrap_servers)
@@ -87,7 +87,7 @@ def test_cells_are_known_where_a_notebook_keeps_no_history(monkeypatch):
     assert executed.cells == [SKELETON, RIGHT, SKELETON]
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_a_lesson_that_closes_its_bench_ends_what_the_checker_kept_warm():
     kept = Interpreter()
     IDLE.append(kept)

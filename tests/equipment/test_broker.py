@@ -120,7 +120,7 @@ def test_restart_keeps_data_and_port(own, kept):
     assert kept() == [b"acknowledged"]
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_kill_then_start_keeps_acknowledged_data(own, kept):
     own.kill()
     assert not own.running

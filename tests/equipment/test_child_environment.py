@@ -227,7 +227,7 @@ def test_a_python_without_asserts_is_told(tmp_path):
     code = "from labs.equipment.machine import MACHINE; MACHINE[0].look()"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert "Unset PYTHONOPTIMIZE" in ran.stderr
-    (log := tmp_path / "access.log").write_text("192.0.2.1 - - [10/Oct/2025:13:55:36 +0000] ...\n")
+    (log := tmp_path / "access.log").write_text('192.0.2.1 - - [10/Oct/2025:13:55:36 +0000] "GET / HTTP/1.1" 200 12\n')
     command = [sys.executable, "-m", "labs", "count", str(log)]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert "unset PYTHONOPTIMIZE" in ran.stderr.splitlines()[-1]

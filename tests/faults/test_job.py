@@ -23,7 +23,7 @@ from labs.faults.supervisor import Supervisor
 KILLS = 4
 
 
-@pytest.mark.bench
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_doubles(job_options, classroom_log):
     """Who takes over comes from a hot spare, warm or not yet: a spare must be as good at every point."""

@@ -119,7 +119,7 @@ class At:
         self.point, self.batch, self.strike = point, batch, strike
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_batch_that_is_handed_over_twice_is_published_once_though_spark_computes_ahead(small):
     sink = small.sink()
 
@@ -263,7 +263,7 @@ def test_an_epoch_is_asked_for_once_and_then_given_with_each_commit(to_four, mon
     assert len(given) == 1
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark, publish_rows, kafka):
     servers = kafka[0].bootstrap_servers
     one, two = (create_topic(servers, f"t-{uuid.uuid4().hex[:8]}", n) for n in (3, 1))
@@ -291,7 +291,7 @@ def test_keys_values_headers_partitions_and_topics_are_as_in_sparks_writer(spark
     }
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_keys_go_to_the_partitions_that_sparks_writer_chooses(spark, publish_rows, kafka):
     servers = kafka[0].bootstrap_servers
     ours, sparks = (create_topic(servers, f"p-{uuid.uuid4().hex[:8]}", 5) for _ in range(2))
@@ -314,7 +314,7 @@ def test_rows_without_keys_are_spread_over_the_partitions(spark, publish_rows, k
     assert {m.partition() for m in found} == {0, 1, 2}
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(spark, publish_rows, kafka):
     servers = kafka[0].bootstrap_servers
     topic = create_topic(servers, f"h-{uuid.uuid4().hex[:8]}", 3)

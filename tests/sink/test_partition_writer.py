@@ -89,6 +89,9 @@ class Leader:
 
     def look_again(self): ...
 
+    def has(self, topic, partition):
+        return True
+
     def leader(self, topic, partition):
         return 0
 

@@ -35,7 +35,7 @@ def soups(site):
     return {path: BeautifulSoup(path.read_text(), "html.parser") for path in site.rglob("*.html")}
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_every_lesson_and_page_is_there(site):
     pages = find_pages(ROOT)
     assert len(pages) > 20
@@ -43,7 +43,7 @@ def test_every_lesson_and_page_is_there(site):
     assert all((site / page.target).exists() for page in pages)
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_every_link_and_anchor_leads_somewhere(soups):
     dead = []
     for path, soup in soups.items():
@@ -59,7 +59,7 @@ def test_every_link_and_anchor_leads_somewhere(soups):
     assert dead == []
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_it_asks_no_other_host_for_anything(site, soups):
     asked = []
     for path, soup in soups.items():
@@ -72,7 +72,7 @@ def test_it_asks_no_other_host_for_anything(site, soups):
     assert not re.search(r"fetch\(|XMLHttpRequest|import\(", (site / "site.js").read_text())
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_every_picture_has_a_text_alternative(soups):
     images = [(path.name, image) for path, soup in soups.items() for image in soup.select("img")]
     assert len(images) > 10
