@@ -334,7 +334,7 @@ def test_every_record_says_its_batch_and_each_tasks_last_one_how_many_it_wrote(s
         (["'v' AS value", "string(NULL) AS topic"], "column 'topic' is null in a row"),
         (["'v' AS value", "'large' AS topic", f"cast(array(NULL) AS {HEADERS}) AS headers"], "an element is null"),
         (["repeat('x', 2000000) AS value", "'large' AS topic"], "is larger than the topic's max"),
-        (["'v' AS value", "'large' AS topic", "7 AS partition"], "no such topic or partition"),
+        (["'v' AS value", "'large' AS topic", "7 AS partition"], "names a partition that the topic does not have"),
         (["'v' AS value", "'nowhere' AS topic"], "no such topic or partition"),
     ],
     ids=["no topic", "null header", "too large", "no such partition", "no such topic"],

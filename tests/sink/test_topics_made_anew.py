@@ -39,7 +39,7 @@ class Anew:
 
 
 @pytest.mark.parametrize("driver_rows", [0, 20_000], ids=["by the executors", "by the driver"])
-@pytest.mark.parametrize("partitions", [2, 0], ids=["fewer partitions", "deleted"])
+@pytest.mark.parametrize("partitions", [2], ids=["fewer partitions"])
 @pytest.mark.parametrize("point", ["before_write", "mid_transaction"])
 def test_topic_with_fewer_partitions_is_noticed_and_a_restart_goes_on(
     broker, topic, sink_for, copy, driver_rows, partitions, point
