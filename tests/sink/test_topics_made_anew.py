@@ -8,12 +8,25 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 
+from labs.equipment.broker import Broker
 from labs.equipment.eventually import eventually
-from tests.sink.conftest import numbers_in
+from tests.sink.conftest import numbers_in, topic_of_numbers
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 TIMEOUT = 60  # seconds, of a transaction
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """A Kafka of its own: a transaction on a topic that is deleted may be about to end there for long."""
+    with Broker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def numbers(broker):
+    return topic_of_numbers(broker.bootstrap_servers, "numbers")
 
 
 class Anew:
