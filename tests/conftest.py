@@ -57,6 +57,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Name bytes by their parameter: packed ones hold the time, and the workers must agree on each test's name."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Keep the tests of a file together, since they share a bench; each lesson goes wherever there is room.
