@@ -89,7 +89,7 @@ def test_exercises_of_a_lesson_are_those_that_it_checks():
         ("| 03 | 20 |", "| 03 | 25 |", "the core is"),
         ("| break | 25 |", "| break | 20 |", "the plan takes 235 minutes"),
         ("| 04, as in the core | 20", "| 04, as in the core | 30", "04, as in the core takes 20 minutes"),
-        ("| 05 | 60 | 12 | 45 |", "| 05 | 60 | 12 | 40 |", "12 takes 45 minutes"),
+        ("| 05 | 60 | 13 | 45 |", "| 05 | 60 | 13 | 40 |", "13 takes 45 minutes"),
     ],
 )
 def test_spoiled_map_is_found(old, new, finding):

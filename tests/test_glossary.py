@@ -17,7 +17,7 @@ TERMS = """at-least-once at-most-once exactly-once offset partition log batch mi
     manifest sink source replayable-source consumer-group lag supervisor fault-point auditor schedule counterexample"""
 
 _SHOWN = re.compile(r"\*(?:From l|L)essons? (\d\d)[^*]*\*$")
-LAST_LESSON = 15
+LAST_LESSON = 16
 
 
 def entries(page: str) -> dict[str, str]:
@@ -62,8 +62,8 @@ def test_glossary_is_in_order_and_whole():
         ("### Lag\n", "#### Lag\n", "another level"),
         ("### Lag\n", "### Arrears\n", "lag is missing"),
         ("(#fencing)", "(#fence)", "fence leads nowhere"),
-        ("*Lesson 07.*", "", "Prepare does not end"),
-        ("*Lesson 07.*", "*Lesson 70.*", "in a lesson that there is not"),
+        ("*Lesson 08.*", "", "Prepare does not end"),
+        ("*Lesson 08.*", "*Lesson 70.*", "in a lesson that there is not"),
     ],
 )
 def test_spoiled_glossary_is_found(old, new, finding):

@@ -1,4 +1,4 @@
-"""The real-time sink with one thing left to a student: which rows were published before. For lesson 15."""
+"""The real-time sink with one thing left to a student: which rows were published before. For lesson 16."""
 
 from __future__ import annotations
 

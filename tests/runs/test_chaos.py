@@ -1,6 +1,6 @@
 """Chaos on the real pipeline: valid with the exactly-once sink.
 
-That it is found invalid with the sink without its marker is lesson 10's control.
+That it is found invalid with the sink without its marker is lesson 11's control.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def chaos(capsys, *arguments):
 @pytest.mark.bench
 @pytest.mark.timeout(900)
 def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_path):
-    # Lesson 10 is a longer run with more kinds of fault, and cold starts; the longest are `make soak`.
+    # Lesson 11 is a longer run with more kinds of fault, and cold starts; the longest are `make soak`.
     least = ("--least", "driver=2", "broker=1")
     code, report = chaos(capsys, "--spare", "--minutes", 0.3, *least, "--output", tmp_path, "--faults", *FAULTS)
     assert (report["verdict"], code) == ("valid", 0), report["audit"]
