@@ -27,6 +27,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.evidence.checkpoint.checkpoint import read_checkpoint
     from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
     from labs.evidence.checkpoint.state import counts_in_flight
+    from labs.evidence.plots.barrier_plots import plot_alignment, plot_fit
     from labs.evidence.plots.batch_plot import plot_batches
     from labs.evidence.plots.checkpoint_plot import plot_checkpoint
     from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
@@ -87,9 +88,12 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.runs.own_real_time import OwnRealTimeSink
     from labs.runs.own_sink import OwnStage, init_transactions
     from labs.runs.staircase import Stage, run_stage
+    from labs.schedules.barrier import explore_orders
+    from labs.schedules.barrier_steps import barrier_steps
     from labs.schedules.diagram import draw
     from labs.schedules.model.checker import explore
     from labs.schedules.model.stages import MODELS
+    from labs.schedules.pictures.barrier import draw_barrier_job, draw_barriers
     from labs.schedules.pictures.batch import draw_batch
     from labs.schedules.pictures.coordinator import draw_coordinator
     from labs.schedules.pictures.one_step import draw_commits, draw_readers
@@ -142,6 +146,7 @@ __all__ = [
     "as_result",
     "attack",
     "audit",
+    "barrier_steps",
     "batch_table",
     "check",
     "checks",
@@ -155,6 +160,8 @@ __all__ = [
     "create_topic",
     "describe_group",
     "draw",
+    "draw_barrier_job",
+    "draw_barriers",
     "draw_batch",
     "draw_commits",
     "draw_coordinator",
@@ -169,6 +176,7 @@ __all__ = [
     "exit_ticket",
     "explore",
     "explore_batch",
+    "explore_orders",
     "finish",
     "format_line",
     "in_batches",
@@ -183,12 +191,14 @@ __all__ = [
     "parse_orders",
     "parse_records",
     "planned_results",
+    "plot_alignment",
     "plot_audit",
     "plot_batches",
     "plot_by_batch_size",
     "plot_chaos",
     "plot_checkpoint",
     "plot_engines",
+    "plot_fit",
     "plot_outages",
     "plot_staircase",
     "plot_stall",

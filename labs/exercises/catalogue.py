@@ -11,4 +11,5 @@ EXERCISES = (
     "batch_protocol",
     "sequence_numbers",
     "file_manifest",
+    "barrier",
 )

@@ -10,6 +10,8 @@ from bs4 import BeautifulSoup
 
 from labs.room import publish as room
 from labs.room.view import STILL as ROOM
+from labs.schedules import barrier_steps as barrier
+from labs.schedules.barrier_steps import STILL as BARRIER
 from labs.schedules.timeline import publish as timeline
 from labs.schedules.timeline.timeline import STILL as TIMELINE
 
@@ -19,7 +21,9 @@ FOLDER = "recordings"
 def scripts_of(body: str) -> list[str]:
     """Return the scripts that a page needs, in their order, as paths below the site."""
     soup = BeautifulSoup(body, "html.parser")
-    needed = ["timeline.js"] if soup.select_one(f"img[{TIMELINE}]") else []
+    needed = [
+        name for name, still in (("timeline.js", TIMELINE), ("barrier.js", BARRIER)) if soup.select_one(f"img[{still}]")
+    ]
     names = [json.loads(str(still[ROOM])).get("recording") for still in soup.select(f"img[{ROOM}]")]
     needed += [f"{FOLDER}/{name}.js" for name in dict.fromkeys(filter(None, names))]
     return [*needed, "room.js"] if names else needed
@@ -27,7 +31,11 @@ def scripts_of(body: str) -> list[str]:
 
 def write_scripts(target: Path, needed: set[str], root: Path) -> None:
     """Write those of the scripts that some page needs. Raises ValueError for a recording that is not there."""
-    made: dict[str, Callable[[], str]] = {"timeline.js": timeline.script, "room.js": room.script}
+    made: dict[str, Callable[[], str]] = {
+        "timeline.js": timeline.script,
+        "barrier.js": barrier.script,
+        "room.js": room.script,
+    }
     for name, text in _texts(needed, made, root):
         path = target / name
         path.parent.mkdir(exist_ok=True)

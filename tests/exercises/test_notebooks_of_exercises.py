@@ -25,6 +25,7 @@ SKELETONS = {
     "batch_protocol": ("doubled", "every interleaving"),
     "file_manifest": ("torn", "killed in the middle of a file"),
     "sequence_numbers": ("doubled", "an answer is lost"),
+    "barrier": ("lost", "every order"),
 }
 each_exercise = pytest.mark.parametrize("name", EXERCISES)
 

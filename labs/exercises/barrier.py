@@ -1,0 +1,119 @@
+"""Exercise 11: what a task does with a barrier.
+
+    def on_barrier(task, channel): ...
+
+Two partitions are read. Tasks "a" and "b" count a key each, and send a record on for each that they count; task
+"total" counts those. A barrier has come to `task` by `channel`: all that came by it before belongs to the checkpoint,
+what comes behind does not.
+
+    task.name, task.channels     the task, and the names of its two channels
+    task.arrived                 the channels whose barrier has come, this one included
+    task.stored                  tells whether the task has stored its count
+    task.snapshot()              store the count as it is now
+    task.forward()               send the barrier on, once; "total" acknowledges the checkpoint instead
+    task.block(channel)          deliver nothing more of a channel: what comes by it waits there
+    task.unblock()               deliver again what comes by any channel
+    task.record(channel)         store, beside the count, what comes by a channel until its barrier comes
+
+Whatever the order of delivery: after a crash and a restore from the checkpoint, each task must count what there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from labs.exercises.checker.barrier_table import NoTable, from_table
+from labs.exercises.checker.finding import DOUBLED, LOST, Finding, Grade
+from labs.exercises.checker.rounds import History, ended_badly
+from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.schedules.barrier import STUCK, TRUTH, Explored, OnBarrier, Order, barriers_together, explore_orders, name_of
+
+
+def with_orders(tried: Callable[[OnBarrier], Explored]) -> Callable[[Lab, Scenario], Finding]:
+    """Return a judge that tries the orders which `tried` tries; the student's code answers once, for all of them."""
+
+    def judge(lab: Lab, scenario: Scenario) -> Finding:
+        began = time.time()
+        if "run" not in lab.kept:
+            lab.kept["run"] = lab.process.run("on_barrier", {}, began)
+        run = lab.kept["run"]
+        if not run.well:
+            return ended_badly(scenario, History([run]), began)
+        [answer] = [event for event in run.events if event["kind"] == "answer"]
+        finding = _Finding(scenario, began)
+        try:
+            explored = tried(from_table(answer.get("table")))
+        except NoTable as error:
+            return finding(Grade.UNKNOWN, detail=str(error))
+        if order := explored.shortest:
+            steps = f"{len(order.deliveries)} deliveries, the fewest in which it goes wrong"
+            return finding(Grade.FAILED, detail=steps, **_shown(order))
+        return finding(Grade.PASSED, detail=f"none of {explored.states:,} states is wrong")
+
+    return judge
+
+
+class _Finding:
+    def __init__(self, scenario: Scenario, began: float):
+        self._scenario, self._began = scenario, began
+
+    def __call__(self, grade: Grade, **told: object) -> Finding:
+        seconds = round(time.time() - self._began, 1)
+        return Finding(
+            scenario=self._scenario.name,
+            action=self._scenario.action,
+            seconds=seconds,
+            grade=grade,
+            **told,  # type: ignore[arg-type]
+        )
+
+
+def _shown(order: Order) -> dict[str, object]:
+    off = {name: count - TRUTH[name] for name, count in order.counts.items()}
+    wrong = [
+        f"{name_of(name)} counts {order.counts[name]} and there are {TRUTH[name]}" for name, by in off.items() if by
+    ]
+    return {
+        "symptom": order.anomaly,
+        "lost": max(0, *(-by for by in off.values())) if off else 0,
+        "doubled": max(0, *off.values()) if off else 0,
+        "examples": wrong,
+        "timeline": [(f"{n}.", str(each)) for n, each in enumerate(order.deliveries, 1)],
+    }
+
+
+EXERCISE = Exercise(
+    name="barrier",
+    task="When a task stores its count, so that it fits the position in every order of delivery.",
+    entry="labs.exercises.checker.calls:with_barriers",
+    seconds=5,
+    scenarios=(
+        Scenario(
+            "the barriers come together",
+            "All that is in front of the barriers is counted, then they come; crash, restore.",
+            with_orders(barriers_together),
+            smoke=True,
+        ),
+        Scenario(
+            "every order",
+            "Every order in which records and barriers can be delivered; crash, restore.",
+            with_orders(explore_orders),
+        ),
+    ),
+    hints={
+        LOST: "A record came before its barrier and is not in the stored count: the positions are behind it, so nobody "
+        "reads it again. For which channel had the barrier not come when the task stored?",
+        DOUBLED: "A record came behind its barrier and is in the stored count all the same: it is read again. What may "
+        "a task take from a channel whose barrier has come, while it waits for the other one?",
+        STUCK: "In the end something still waits, or a task has not stored, or has not sent the barrier on. Who "
+        "unblocks the channels, and does each of the three tasks store and forward?",
+        f"{STUCK}/the barriers come together": "No order is needed for this: does each task store, send the barrier "
+        "on, and unblock what it blocked?",
+        "crashed: BarrierError": "Do once what can be done once, with the channels that the task has; all that is to "
+        "be remembered stands in the task.",
+        "crashed: AttributeError": "A task has the names that the exercise lists, and no others: what you would keep "
+        "beside them, no restore brings back.",
+    },
+    own_kafka=True,
+)
