@@ -32,6 +32,7 @@ INTERRUPTED = {
     "04": ("third.compare(", "not bench.broker.running"),
     "05": ("zombie = transactional_producer(", "'zombie' in globals()"),
     "06": ("opening = run(", QUERY_RUNS),
+    "07": ('crashed_in_batch_5("newer-state")', QUERY_RUNS),
     "08": ('note("nothing broken"', QUERY_RUNS),
     "09": ("lie_said.compare(", QUERY_RUNS),
     "10": ("before = {table", QUERY_RUNS),

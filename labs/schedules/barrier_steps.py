@@ -1,4 +1,4 @@
-"""The explorable barrier: four rules, one and the same order of arrival, and time to be dragged to and fro.
+"""The explorable barrier: four rules, one and the same order of arrival, and time to be dragged back and forth.
 
     barrier_steps("counts on until the last")
 
