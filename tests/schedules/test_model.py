@@ -14,6 +14,7 @@ from labs.schedules.model.stages import AS_BUILT, MODELS, OLD_MARKER, SINK, TRAN
 from labs.schedules.model.state import Driver, Marker, State
 from labs.schedules.model.variants import AsBuilt, without_checkpoint
 from labs.schedules.schedule import ScheduleError
+from tests.tiers import in_tiers
 
 # (anomaly, steps of the shortest schedule); None: nothing, in any state within the bounds.
 FOUND = {
@@ -95,8 +96,7 @@ def test_every_stage_has_its_verdict_here():
     assert FOUND.keys() == MODELS.keys()
 
 
-@pytest.mark.bench
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", in_tiers(FOUND, FOUND.keys() - {"the sink with a spare"}))
 def test_what_is_found_in_a_stage(name):
     found = explored(name)
     assert found.complete

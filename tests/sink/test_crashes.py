@@ -52,6 +52,7 @@ def test_mutant_that_skips_without_draining_breaks_the_state(run, sink_for, audi
     assert audited(sink).lost
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("writers", WRITERS)
 def test_transaction_timeout_shorter_than_a_batch_fails_the_batch_and_names_the_setting(
     run, sink_for, audited, broker, writers
