@@ -18,7 +18,7 @@ from datetime import UTC, tzinfo
 from functools import lru_cache, partial
 
 from labs.pipeline.log.fields import CONTROL, client, client_before_time, epoch_millis, log_millis
-from labs.pipeline.log.log_lines import MAX_LINE, check_readable, whole_lines
+from labs.pipeline.log.log_lines import MAX_LINE, check_each_once, check_readable, whole_lines
 from labs.pipeline.log.log_report import BadLine, LogReport, printable_name
 
 Access = tuple[int, str]  # (event time in epoch milliseconds UTC, IP: an address, or a host name)
@@ -31,7 +31,7 @@ LONGEST_KEY = 300  # bytes: an entry's; a client has at most 254
 # holds such a quantifier: the `re` of CPython 3.11.2, Debian 12's own, then matches nothing.
 _LINE = re.compile(
     rb"""\0*+(?:\xef\xbb\xbf)?(?:                       # a hole; a byte order mark, also amid concatenated files
-    (?P<millis>-?\d++),(?P<address>[^\r\n]*+)\r?\n      # epoch_millis,ip
+    (?P<millis>-?\d++),(?P<address>[^\r\n]*+)\r*+\n     # epoch_millis,ip
     |
     (?P<head>\S++[ ]\S++[ ](?:\S++|[^"\n]*?))[ ]       # client, identity, user (which may hold spaces)
     \[(?P<stamp>[^][\n]++)\][ ]
@@ -44,6 +44,13 @@ _LINE = re.compile(
 # An address, identity and user before a time and a request, after something else.
 _LATER_CLIENT = re.compile(
     rb"(?<=[^\w.:])(?:[0-9]++\.[0-9.]++|[0-9A-Fa-f]*+:[0-9A-Fa-f:.]++)[ ]"
+    rb'\S++[ ]\S++[ ]\[[^][\n]{1,40}+\][ ]\\?"'
+)
+
+_REQUEST = b'] "', b'] \\"'  # what stands before a request, once in each line
+# Another access behind the first one's `] "`, where a server was cut short while it wrote.
+_SECOND_ACCESS = re.compile(
+    rb"(?:(?<![0-9.])[0-9]++\.[0-9.]++|(?<![0-9A-Fa-f:.])[0-9A-Fa-f]*+:[0-9A-Fa-f:.]++)[ ]"
     rb'\S++[ ]\S++[ ]\[[^][\n]{1,40}+\][ ]\\?"'
 )
 
@@ -70,13 +77,14 @@ def read_access_log(
 ) -> Generator[Access, None, None]:
     """Return an iterator over the accesses of several logs, in file order; `-` is standard input.
 
-    Raises LogUnreadable at once, before any line is read, if one of the paths cannot be.
+    Raises LogUnreadable at once, before any line is read, if one of the paths cannot be, or two are the same file.
     """
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     names = [os.fsdecode(path) for path in paths]
     for name in names:
         check_readable(name)
+    check_each_once(names)
     return _read_all(names, report, _Parser(zone))
 
 
@@ -121,9 +129,13 @@ class _Parser:
         accesses: list[Access] = []
         keep = accesses.append
         texts: list[bytes] = []
-        for index, (millis, address, head, stamp) in enumerate(_LINE.findall(lines)):
+        rows = _LINE.findall(lines)
+        doubtful = _doubtful(lines, rows)
+        for index, (millis, address, head, stamp) in enumerate(rows):
             try:
                 if stamp:
+                    if index in doubtful:
+                        raise BadLine(doubtful[index])
                     keep((times[stamp], heads[head]))
                     continue
                 if millis:
@@ -156,6 +168,19 @@ class _Cache(dict):
         return value
 
 
+def _doubtful(lines: bytes, rows: list[tuple[bytes, ...]]) -> dict[int, str]:
+    """Return which lines look like one access and hold several, and the reason to refuse them; mostly none."""
+    found: dict[int, str] = {}
+    requests = sum(map(lines.count, _REQUEST))
+    if requests > len([None for row in rows if row[3]]) or lines.count(b"\r") > lines.count(b"\r\n"):
+        for index, line in enumerate(lines.split(b"\n")):
+            if b"\r" in line.rstrip(b"\r"):
+                found[index] = "carriage return"
+            elif _SECOND_ACCESS.search(line.partition(_REQUEST[0])[2]):
+                found[index] = "two accesses"
+    return found
+
+
 def _why_unmatched(line: bytes) -> str:
     text = line.lstrip(b"\0").removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
@@ -166,6 +191,8 @@ def _why_unmatched(line: bytes) -> str:
         return "not text"
     if CONTROL.search(text):
         return "not text"
+    if b"\r" in text.rstrip(b"\r"):
+        return "carriage return"
     if text.lstrip().startswith((b"{", b"[{")):
         return "JSON"
     return "text before the client" if _LATER_CLIENT.search(text) else "unknown format"

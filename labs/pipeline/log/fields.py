@@ -55,7 +55,10 @@ def log_millis(stamp: bytes, zone: tzinfo) -> int:
         if sign:
             offset = timedelta(hours=int(hours), minutes=int(minutes))
             zone = timezone(-offset if sign == b"-" else offset)
-        since_epoch = datetime(int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=zone) - _EPOCH
+        time = datetime(int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=zone)
+        since_epoch = time - _EPOCH
+        if (_EPOCH + since_epoch).astimezone(zone) != time:
+            raise BadLine("bad time", stamp)  # no clock of the zone has shown it: clocks were put forward
     except (ValueError, OverflowError):
         raise BadLine("bad time", stamp) from None
     millis = since_epoch // timedelta(milliseconds=1) + int((fraction or b"").ljust(3, b"0")[:3])

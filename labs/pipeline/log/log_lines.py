@@ -59,6 +59,20 @@ def check_readable(name: str) -> None:
         raise LogUnreadable(f"cannot read log {name!r}: permission denied; allow reading it, or use sudo")
 
 
+def check_each_once(names: Iterable[str]) -> None:
+    """Raise LogUnreadable if two of the names are one file, whose requests would be counted twice."""
+    seen = dict[tuple[int, int], str]()
+    for name in names:
+        found = _status(sys.stdin) if name == "-" else os.stat(name)
+        if found is None:
+            continue
+        if first := seen.get(file := (found.st_dev, found.st_ino)):
+            raise LogUnreadable(
+                f"log {name!r} is the same file as {first!r}, and its requests would be counted twice; name it once"
+            )
+        seen[file] = name
+
+
 def _device(mode: int) -> str:
     return "a socket" if stat.S_ISSOCK(mode) else "a block device" if stat.S_ISBLK(mode) else "a terminal or device"
 
@@ -75,7 +89,7 @@ def _is_own_output(found: os.stat_result) -> bool:
     return any(output and os.path.samestat(found, output) for output in outputs)
 
 
-def _status(stream: TextIO | None) -> os.stat_result | None:
+def _status(stream: TextIO | BufferedReader | None) -> os.stat_result | None:
     """Return the status of what is behind a stream; None where that is no file of the system's."""
     try:
         return os.fstat(stream.fileno()) if stream else None
@@ -112,8 +126,16 @@ def _blocks(stream: BufferedReader, name: str) -> Iterator[bytes]:
         if kind := kind_of(head):
             raise BadLine(kind)
         yield from blocks
+        if _was_shortened(stream):
+            raise BadLine("shortened while it was read")
     except OSError as error:
         raise _unreadable(name, error) from error
+
+
+def _was_shortened(stream: BufferedReader) -> bool:
+    """Tell whether a file ends before the place up to which it was read, as one does that was emptied meanwhile."""
+    found = _status(stream)
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size < stream.tell()
 
 
 def _with_head(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:

@@ -24,7 +24,10 @@ WANTED = {
     "list of clients": "one client: which of them it is depends on the proxies; log $remote_addr with NGINX's "
     "set_real_ip_from, %a with Apache's mod_remoteip",
     "JSON": "lines of text; make epoch_millis,ip of the two fields, for example with jq",
+    "two accesses": "one access in a line: a server that was cut short has written the next one behind it; part them",
+    "carriage return": "lines that end in a line feed: tr '\\r' '\\n' < FILE | python -m labs count -",
     "line too long": "lines of at most 65,536 bytes",
+    "shortened while it was read": "a log that is not emptied meanwhile: count a copy, or one that was rotated",
     "truncated gzip": "a gzip with its end; copy the file again",
     "corrupt gzip": "a gzip without damage; copy the file again",
     "UTF-16 text": "UTF-8: iconv -f UTF-16 -t UTF-8 FILE | python -m labs count -",

@@ -25,6 +25,10 @@ SAME_ACCESS = [
     COMMON,
     COMBINED,
     COMBINED + b"\r\n",
+    COMBINED + b"\r\r\n",
+    b"971211336000,192.0.2.1\r\r\n",
+    COMBINED.replace(b"Mozilla", rb"192.0.2.2 - - [10/Oct/2000:13:55:37 -0700] \x22GET / HTTP/1.1\x22 200 12"),
+    COMBINED.replace(b"Mozilla", b'] \\" [x] \\"'),
     COMBINED + b' "198.51.100.7" 0.003',
     b"\xef\xbb\xbf" + COMMON,
     b"971211336000,192.0.2.1",
@@ -106,6 +110,8 @@ NO_TIMES = [
     b"-",
     b"1\xb2/Oct/2000:13:55:36 -0700",
 ]
+# Clocks in Berlin were put forward from 2:00 to 3:00, and never showed these.
+SKIPPED_TIMES = [b"26/Mar/2000:02:00:00", b"26/Mar/2000:02:59:59.999", b"2000-03-26T02:30:00"]
 CLIENTS = [
     (b"203.0.113.255", "203.0.113.255"),
     (b"2001:DB8:0:0::0001", "2001:db8::1"),
@@ -191,7 +197,18 @@ PREFIXED = [prefix + b" " + COMMON for prefix in PREFIXES] + [
     *[prefix + b" " + NAMED[0] for prefix in (b"INFO", b"web-1 |", b"nginx:", b"Dec 16 00:00:00 gw nginx:", b"app -")],
     b"192.0.2.7:51234 jane " + COMMON.split(b" - - ")[1].replace(b"[", b"- - ["),
 ]
+SECOND = COMMON.replace(b"192.0.2.1", b"192.0.2.2")
 BAD = [
+    *[
+        (first + second, "two accesses")
+        for first in (COMMON, COMBINED, COMMON + b" ", COMMON[:-12], COMBINED[:-10], COMBINED[:-30])
+        for second in (SECOND, SECOND.replace(b"192.0.2.2", b"2001:db8::2"), SECOND.replace(b' "GET', b' \\"GET'))
+    ],
+    *[
+        (b"\r".join([line] * 3), "carriage return")
+        for line in (COMMON, COMBINED, b"971211336000,192.0.2.1", COMMON[:-1] + b"\r0", b"x")
+    ],
+    (COMMON.replace(b" - - ", b" - a\rb "), "carriage return"),
     *[(line, "text before the client") for line in PREFIXED],
     (b"203.0.113.5, 198.51.100.7 - - " + COMMON.split(b" - - ")[1], "list of clients"),
     (b"203.0.113.5,198.51.100.7 - - " + COMMON.split(b" - - ")[1], "list of clients"),

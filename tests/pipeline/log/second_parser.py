@@ -55,6 +55,9 @@ def read_line(line: bytes) -> tuple[int, str] | None:
         return None
     if text.startswith("\xef\xbb\xbf"):
         text = text[3:]
+    text = text.rstrip("\r")
+    if "\r" in text:
+        return None
     try:
         return _csv(text) if _begins_as_csv(text) else _log(text)
     except Bad:
@@ -67,8 +70,8 @@ def _begins_as_csv(text: str) -> bool:
 
 
 def _csv(text: str) -> tuple[int, str]:
-    millis, _, client = text.removesuffix("\r").partition(",")
-    if "\r" in client or len(millis) > 15 or not 0 <= int(millis) <= LAST_MS:
+    millis, _, client = text.partition(",")
+    if len(millis) > 15 or not 0 <= int(millis) <= LAST_MS:
         raise Bad("csv")
     return int(millis), _client(client)
 
@@ -84,9 +87,36 @@ def _log(text: str) -> tuple[int, str]:
             before = text[: start - 1]
             if '"' in before and not _quotes_in_words_only(before):
                 raise Bad("a quote")
+            if _holds_another(text[text.find('] "') + 3 :]):
+                raise Bad("two accesses")
             return _time(text[start + 1 : quote]), _client_of(before)
         quote = text.find('] "', quote + 1)
     raise Bad("no time")
+
+
+def _holds_another(behind: str) -> bool:
+    """Tell whether client, identity, user, time and the beginning of a request stand here, behind whatever else."""
+    for mark in ('] "', '] \\"'):
+        place = behind.find(mark)
+        while place >= 0:
+            start = behind.rfind("[", 0, place)
+            words, stamp = behind[: max(start, 0)].split(" "), behind[start + 1 : place]
+            if start > 0 and 0 < len(stamp) <= 40 and "]" not in stamp and len(words) > 3 and not words[-1]:
+                client, *others = words[-4:-1]
+                if all(word and not set(word) & set(BLANKS) for word in others) and _ends_in_address(client):
+                    return True
+            place = behind.find(mark, place + 1)
+    return False
+
+
+def _ends_in_address(word: str) -> bool:
+    numbers = word[len(word.rstrip(DIGITS + ".")) :]
+    first, dot, rest = numbers.partition(".")
+    if first and dot and rest:
+        return True
+    groups = word[len(word.rstrip(HEX + ":.")) :]
+    first, colon, rest = groups.partition(":")
+    return bool(colon and rest) and "." not in first
 
 
 def _quotes_in_words_only(before: str) -> bool:
@@ -108,7 +138,7 @@ def _ends_well(after: str) -> bool:
             cursor.need(" ")
             if not cursor.skip("-"):
                 cursor.digits(1, LONGEST)
-            if not cursor.left or cursor.left[0] in " \r":
+            if not cursor.left or cursor.left[0] == " ":
                 return True
         except Bad:
             pass

@@ -11,6 +11,7 @@ import time
 import tracemalloc
 import zlib
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -29,6 +30,7 @@ from tests.pipeline.log.lines import (
     NO_CLIENTS,
     NO_TIMES,
     SAME_ACCESS,
+    SKIPPED_TIMES,
     TIMES,
     verdicts,
     with_client,
@@ -70,6 +72,24 @@ def test_honours_the_offset_and_uses_the_zone_where_there_is_none(stamp, zone, m
 @pytest.mark.parametrize("stamp", NO_TIMES)
 def test_refuses_a_time_that_does_not_exist(stamp):
     assert reason(with_time(stamp)) == "bad time"
+
+
+@pytest.mark.parametrize("stamp", SKIPPED_TIMES)
+def test_refuses_a_time_that_no_clock_of_the_zone_has_shown(stamp):
+    with pytest.raises(BadLine, match="bad time"):
+        parse_line(with_time(stamp), ZoneInfo("Europe/Berlin"))
+    assert parse_line(with_time(stamp), ZoneInfo("Asia/Tokyo"))
+
+
+def test_lines_that_end_in_carriage_returns_are_not_taken_for_one(tmp_path):
+    accesses, report = read(tmp_path, (COMMON + b"\r") * 100 + b"\n" + COMMON + b"\n")
+    assert (accesses, report.bad) == ([(MILLIS, "192.0.2.1")], {"carriage return": 1})
+
+
+def test_two_accesses_in_one_line_are_found_among_lines_of_all_kinds(tmp_path):
+    torn = COMMON[:-12] + COMBINED + b"\n"
+    accesses, report = read(tmp_path, (COMMON + b"\n5,192.0.2.1\nhello\n") * 50 + torn + COMBINED + b"\n")
+    assert (len(accesses), report.bad) == (101, {"unknown format": 50, "two accesses": 1})
 
 
 @pytest.mark.parametrize(
@@ -116,6 +136,15 @@ def test_a_bad_line_shows_what_was_found_without_its_control_codes():
 def test_a_hostile_line_takes_no_more_time_than_its_length(line):
     started = time.process_time()
     reason(line)
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    "tail", [b"1.1 a a [" * 6_000, b"1.1." * 15_000, b":" * 60_000, b'] "' * 20_000, b"a:: " * 15_000], ids=len
+)
+def test_a_hostile_tail_takes_no_more_time_than_its_length(tail):
+    started = time.process_time()
+    assert parse_line(COMMON + b' "] "' + tail) == (MILLIS, "192.0.2.1")
     assert time.process_time() - started < 0.5
 
 

@@ -182,6 +182,45 @@ def test_what_is_no_file_and_no_pipe_is_refused_at_once(tmp_path, terminal):
             read(tmp_path / "access.log")
 
 
+@pytest.mark.parametrize("other", ["access.log", "./access.log", "link.log", "hard.log", "/dev/stdin", "-"])
+def test_a_log_that_is_given_twice_is_refused_and_not_counted_twice(tmp_path, other):
+    log = tmp_path / "access.log"
+    log.write_bytes(GOOD)
+    (tmp_path / "link.log").symlink_to(log)
+    (tmp_path / "hard.log").hardlink_to(log)
+    with log.open("rb") as stdin:
+        told = reader("access.log", other, cwd=tmp_path, stdin=stdin, capture_output=True)
+    assert f"log {other!r} is the same file as 'access.log'" in told.stderr.decode()
+    assert told.stdout == b""
+
+
+def test_a_log_that_is_emptied_while_it_is_read_has_a_bad_line(tmp_path):
+    log, report = tmp_path / "access.log", LogReport()
+    log.write_bytes(GOOD * 10_000)
+    accesses = read_access_log([log], report)
+    next(accesses)
+    log.write_bytes(GOOD)
+    rest = list(accesses)
+    assert report.bad == {"shortened while it was read": 1}
+    assert 0 < 1 + len(rest) == report.good < 10_000
+
+
+@pytest.mark.parametrize("during", ["renamed", "appended to"])
+def test_a_log_that_is_rotated_or_grows_while_it_is_read_is_read_whole(tmp_path, during):
+    log, report = tmp_path / "access.log", LogReport()
+    log.write_bytes(GOOD * 10_000)
+    accesses = read_access_log([log], report)
+    next(accesses)
+    if during == "renamed":
+        log.rename(tmp_path / "access.log.1")
+        log.write_bytes(GOOD)
+    else:
+        with log.open("ab") as more:
+            more.write(GOOD)
+    assert 1 + len(list(accesses)) == 10_000 + (during == "appended to")
+    assert report.bad_total == 0
+
+
 READS = """
 import sys
 from labs.pipeline.log.access_log import read_access_log
