@@ -14,6 +14,8 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    DateTime,
+    Engine,
     Float,
     Integer,
     MetaData,
@@ -21,6 +23,7 @@ from sqlalchemy import (
     String,
     Table,
     create_engine,
+    event,
     func,
     insert,
     select,
@@ -315,6 +318,118 @@ def stored(sink, *names) -> list[tuple]:
     with sink.engine.connect() as connection:
         chosen = select(*(sink.table.c[name] for name in names)).order_by(sink.table.c.id)
         return [tuple(row) for row in connection.execute(chosen)]
+
+
+def made_by_hand(url, columns, *more) -> DatabaseSink:
+    """Make a sink for a table `orders` that is there already, with the columns as `columns` has them in SQL."""
+    sink = orders_of(url, *more)
+    sink.table.drop(sink.engine)
+    with sink.engine.begin() as connection:
+        connection.execute(text(f"CREATE TABLE orders ({columns}, batch_id BIGINT, attempt VARCHAR(8))"))
+    return DatabaseSink("orders", url, sink.table)
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    ("column", "kind", "value"),
+    [
+        ("n INTEGER", String, '"007"'),
+        ("n NUMERIC(10,2)", Numeric(20, 4), "1.2345"),
+        ("n REAL", BigInteger, "16777217"),
+        ("n TIMESTAMP(0)", DateTime, '"2025-10-10T13:55:36.1234567"'),
+    ],
+)
+def test_value_that_the_databases_own_column_would_change_is_refused(url, column, kind, value):
+    sink = made_by_hand(url, f"id BIGINT, {column}", Column("n", kind))
+    with pytest.raises(RowRefused, match=r"row 1: field 'n' is .* expected"):
+        write(sink, 1, f'{{"id": 1, "n": {value}}}')
+    assert stored(sink, "n") == []
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    ("columns", "value", "said"),
+    [
+        ("id BIGINT, n BIGINT GENERATED ALWAYS AS (2) STORED", '{"id": 1, "n": 7}', "generated column"),
+        ("id BIGINT CHECK (id < 9), n BIGINT", '{"id": 9}', "(CHECK|check) constraint"),
+        (
+            "id BIGINT, n BIGINT REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED",
+            '{"n": 7}',
+            "(FOREIGN KEY|foreign key)",
+        ),
+    ],
+    ids=["generated", "check", "deferred"],
+)
+def test_what_the_databases_rules_reject_is_refused_and_no_restart_advised(url, columns, value, said):
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(Engine, "connect", foreign_keys := lambda raw, _: raw.execute("PRAGMA foreign_keys = ON"))
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE IF EXISTS orders"))
+            connection.execute(text("DROP TABLE IF EXISTS parents"))
+            connection.execute(text("CREATE TABLE parents (id BIGINT PRIMARY KEY)"))
+        sink = made_by_hand(url, columns, Column("n", BigInteger))
+        with pytest.raises(SinkRefused, match=rf"(?s)refuses batch 1: .*{said}.*(No restart|a restart alone)"):
+            write(sink, 1, value)
+        assert stored(sink, "id") == []
+        write(sink, 1, '{"id": 1}')
+        assert stored(sink, "id") == [(1,)]
+        sink.table.drop(engine)
+    finally:
+        if engine.dialect.name == "sqlite":
+            event.remove(Engine, "connect", foreign_keys)
+
+
+@pytest.mark.bench
+def test_row_that_a_trigger_rejects_is_named(postgres):
+    sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
+    with sink.engine.begin() as connection:
+        refuse = "IF new.id > 1 THEN RAISE EXCEPTION 'not above 1'; END IF; RETURN new;"
+        connection.execute(
+            text(f"CREATE OR REPLACE FUNCTION no() RETURNS trigger AS $$ BEGIN {refuse} END $$ LANGUAGE plpgsql")
+        )
+        connection.execute(text("CREATE TRIGGER no BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION no()"))
+    with pytest.raises(RowRefused, match=r"rejects the row \{'id': 2\}: not above 1"):
+        write(sink, 1, '{"id": 1}', '{"id": 2}')
+    assert stored(sink, "id") == []
+
+
+@pytest.mark.bench
+def test_what_is_not_granted_yet_is_no_refusal(postgres):
+    sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
+    with sink.engine.begin() as connection:
+        connection.execute(text("DROP OWNED BY clerk" if has_role(connection) else "CREATE ROLE clerk LOGIN"))
+        connection.execute(text("GRANT SELECT ON orders TO clerk; GRANT ALL ON batch_markers TO clerk"))
+    theirs = DatabaseSink("orders", postgres.url.replace("postgres@", "clerk@"), sink.table)
+    with pytest.raises(BatchFailed, match="permission denied"):
+        write(theirs, 1, '{"id": 1}')
+    with sink.engine.begin() as connection:
+        connection.execute(text("GRANT ALL ON orders TO clerk"))
+    write(theirs, 1, '{"id": 1}')
+    assert stored(sink, "id") == [(1,)]
+
+
+def has_role(connection) -> bool:
+    return bool(connection.execute(text("SELECT 1 FROM pg_roles WHERE rolname = 'clerk'")).one_or_none())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///{}/results.db",
+        "sqlite:///file:{}/results.db?uri=true",
+        "sqlite:///file://{}/results.db?uri=true&mode=rwc",
+        "sqlite:///file:{}/r%65sults.db?uri=true",
+        "sqlite:///{}/link.db",
+        "sqlite:///file:{}/link.db?uri=true",
+        "sqlite+pysqlite:///{}/./results.db",
+    ],
+)
+def test_one_file_is_one_place_whatever_its_url(tmp_path, url):
+    (tmp_path / "link.db").symlink_to("results.db")
+    sink = DatabaseSink("orders", url.format(tmp_path))
+    assert sink.place() == ("database", str(tmp_path.resolve() / "results.db"), "orders")
 
 
 DEFAULTS = {"the database's": {"server_default": "1"}, "SQLAlchemy's": {"default": 1}, "called": {"default": lambda: 1}}

@@ -119,6 +119,76 @@ def test_time_zone_is_neither_dropped_nor_guessed():
     refused(aware, "SQLite keeps none", SQLITE, f=kind)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        (postgresql.TIMESTAMP(precision=0), "2025-10-10T13:55:36.7", "up to 0 decimal places"),
+        (postgresql.TIMESTAMP(precision=3), "2025-10-10T13:55:36.1234", "up to 3 decimal places"),
+        (postgresql.TIME(precision=0), "13:55:36.7", "up to 0 decimal places"),
+        (sa.DateTime, "2025-10-10T13:55:36.1234567", "up to 6 decimal places"),
+        (sa.DateTime, "2025-10-10T13:55:36,1234567", "up to 6 decimal places"),
+        (sa.Time, "13:55:36.1234567", "up to 6 decimal places"),
+        (sa.String(2), "ab   ", "up to 2 characters"),
+    ],
+)
+def test_what_the_database_would_round_or_cut_off_is_refused(kind, text, expected):
+    refused(f'{{"f": "{text}"}}', expected, f=kind)
+
+
+def test_zeros_behind_a_second_are_nothing_to_round():
+    rows = rows_of(f=postgresql.TIMESTAMP(precision=0), g=sa.DateTime)
+    assert rows.row('{"f": "2025-10-10T13:55:36.000", "g": "2025-10-10T13:55:36.123456000"}')
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "text", "expected"),
+    [
+        (sa.Numeric(20, 4), sa.NUMERIC(10, 2), "1.2345", r"2 decimal places: the database has .* NUMERIC\(.*scale=2\)"),
+        (sa.Numeric(20, 4), sa.INTEGER(), "1.5", "an integer: the database has the column as INTEGER"),
+        (sa.Numeric(20, 4), sa.REAL(), "16777217.25", "up to 6 digits.*: the database has the column as REAL"),
+        (sa.Numeric(20, 4), sa.DOUBLE_PRECISION(), "1234567890123456.1234", "up to 15 digits"),
+        (sa.BigInteger, sa.REAL(), "16777217", "up to 6 digits"),
+        (sa.BigInteger, sa.TEXT(), "7", "text: the database has the column as TEXT"),
+        (sa.String, sa.INTEGER(), '"007"', "an integer: the database has the column as INTEGER"),
+        (sa.String, sa.NUMERIC(), '"1.10"', "a number: the database has the column as NUMERIC"),
+        (sa.DateTime, postgresql.TIMESTAMP(precision=0), '"2025-10-10T13:55:36.7"', "up to 0 decimal places"),
+        (sa.DateTime, sa.DATE(), '"2025-10-10T13:55:36"', "a date such as"),
+        (sa.DateTime, postgresql.TIMESTAMP(timezone=True), '"2025-10-10T13:55:36"', "a time with its zone"),
+    ],
+    ids=str,
+)
+def test_column_that_the_database_has_as_another_type_must_hold_the_field_too(declared, found, text, expected):
+    rows = rows_of(f=declared)
+    assert rows.row(f'{{"f": {text}}}')
+    rows.stored_as({"f": found})
+    with pytest.raises(ValueError, match=f"field 'f' is .*, expected .*{expected}"):
+        rows.row(f'{{"f": {text}}}')
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "text"),
+    [
+        (sa.Numeric(20, 4), sa.NUMERIC(10, 2), "1.2500"),
+        (sa.Numeric(20, 4), sa.REAL(), "0.1"),
+        (sa.Numeric(20, 4), sa.INTEGER(), "2.000"),
+        (sa.Float, sa.REAL(), "16777217"),
+        (sa.Integer, sa.BIGINT(), "7"),
+        (sa.String(5), sa.TEXT(), '"abc"'),
+        (sa.JSON, sa.TEXT(), "[1]"),
+        (sa.String, sa.types.NullType(), '"abc"'),
+        (sa.DateTime, sa.TEXT(), '"2025-10-10T13:55:36.5"'),
+        (sa.Boolean, sa.BOOLEAN(), "true"),
+        (sa.Uuid, sa.CHAR(32), '"00000000-0000-0000-0000-000000000007"'),
+        (sa.Enum("new", "old", name="state"), sa.VARCHAR(3), '"old"'),
+    ],
+    ids=str,
+)
+def test_column_that_the_database_has_as_another_type_that_holds_the_field_is_as_good(declared, found, text):
+    rows = rows_of(SQLITE, f=declared)
+    rows.stored_as({"f": found})
+    assert rows.row(f'{{"f": {text}}}')
+
+
 def test_array_is_taken_item_by_item():
     rows = rows_of(POSTGRES, f=sa.ARRAY(sa.Numeric(5, 2)))
     assert rows.row('{"f": [1.5, null]}') == {"f": [Decimal("1.5"), None]}

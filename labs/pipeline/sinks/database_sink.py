@@ -10,17 +10,21 @@ at every isolation level but read uncommitted: there is nothing that it has to s
 Where it stops: one database, which holds both the results and the marker; the checkpoint must survive; a driver
 that hangs in the middle of a batch may hold locks until the database disconnects it (SQLite admits no other
 writer in the meantime, and the batch of the next driver fails after 5 s and is repeated). A second part of a batch, or
-a second table under one name, is refused as long as both are given the same URL; a server of two is not known as one.
+a second table under one name, is refused as long as both are given the same file or URL; a server of two addresses is
+not known as one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import (
+    URL,
     BigInteger,
     Column,
     Connection,
@@ -38,7 +42,15 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from exactly_once_kafka.batch import Batch, Marker
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
@@ -47,6 +59,7 @@ from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, chunks
 from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
 
 ROWS_PER_STATEMENT = 10_000
+NOT_YET = ("42501", "42P01")  # PostgreSQL's states for a missing privilege, and a missing table
 OWN = ("batch_id", "attempt")  # columns that the sink fills itself
 
 METADATA = MetaData()
@@ -97,7 +110,7 @@ class DatabaseSink(SinkOutsideKafka):
         """Return the database, as far as its URL tells, and the name."""
         url = self.engine.url
         if url.get_backend_name() == "sqlite":
-            return "database", str(Path(url.database or "").resolve()), self.name
+            return "database", str(_file_of(url).resolve()), self.name
         return "database", str(url.set(query={})), *map(str, sorted(url.query.items())), self.name
 
     def read_marker(self, batch: Batch) -> Marker | None:
@@ -122,12 +135,15 @@ class DatabaseSink(SinkOutsideKafka):
     def _check_columns(self) -> None:
         """Raise SinkRefused if the table is another one than the sink was given, as an older version of it."""
         columns = inspect(self.engine).get_columns(self.table.name, self.table.schema)
-        found = {column["name"].lower() for column in columns}  # to some databases case is one, to others not
+        found = {
+            column["name"].lower(): column["type"] for column in columns
+        }  # to some databases case is one, to others not
         if missing := [column.name for column in self.table.columns if column.name.lower() not in found]:
             raise SinkRefused(
                 f"sink {self.name!r} refuses to write: table {self.table.fullname!r} is in the database without "
                 f"{', '.join(map(repr, missing))}. Add the columns (ALTER TABLE), and restart the query"
             )
+        self._rows.stored_as(found)
 
     def write(self, values: Iterable[str], batch: Batch) -> None:
         self.points("before_write", batch.batch_id)
@@ -185,8 +201,16 @@ class DatabaseSink(SinkOutsideKafka):
         commit.
         """
         now = {"batch_id": batch.batch_id, "query_id": batch.query_id, "plan": batch.plan}
+        overtaken = BatchFailed(
+            f"sink {self.name!r}, batch {batch.batch_id}: another driver has published a batch meanwhile, and "
+            "this one is rolled back. If it is the same query, end one of the two; the other goes on when it is "
+            "restarted"
+        )
         if batch.batch_id == 0:
-            transaction.execute(insert(MARKERS).values(sink=self.name, **now))
+            try:
+                transaction.execute(insert(MARKERS).values(sink=self.name, **now))
+            except IntegrityError as error:
+                raise overtaken from error
             return
         before = or_(
             MARKERS.c.batch_id == batch.batch_id - 1,
@@ -195,13 +219,15 @@ class DatabaseSink(SinkOutsideKafka):
         at = (before, MARKERS.c.query_id == batch.query_id)
         moved = transaction.execute(update(MARKERS).where(MARKERS.c.sink == self.name, *at).values(**now)).rowcount
         if moved != 1:
-            raise BatchFailed(
-                f"sink {self.name!r}, batch {batch.batch_id}: another driver has published a batch meanwhile, and "
-                "this one is rolled back. If it is the same query, end one of the two; the other goes on when it is "
-                "restarted"
-            )
+            raise overtaken
 
-    def _failed(self, batch: Batch, error: SQLAlchemyError) -> BatchFailed:
+    def _failed(self, batch: Batch, error: SQLAlchemyError) -> BatchFailed | SinkRefused:
+        if isinstance(error, DBAPIError) and _is_for_good(error):
+            return SinkRefused(
+                f"sink {self.name!r} refuses batch {batch.batch_id}: the database said: {error.orig}. No restart helps "
+                "before that is changed: change the table or its rules, or mend or filter the rows in the query, and "
+                "restart it; the batch is published once then"
+            )
         return BatchFailed(
             f"sink {self.name!r}, batch {batch.batch_id}: the database said: {error}. "
             "Restart the query: the batch is repeated and published once"
@@ -217,10 +243,22 @@ class _Rejected(Exception):
 
 
 def _is_for_good(error: Exception) -> bool:
-    """Tell whether a row is what is wrong, so that no restart would help."""
-    if isinstance(error, DBAPIError):
-        return isinstance(error, DataError | IntegrityError)
-    return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError)
+    """Tell whether a row, or the table, is what is wrong, so that no restart would help.
+
+    What is not granted, or not there, may be so in a moment: a restart makes a table that is missing.
+    """
+    if not isinstance(error, DBAPIError):
+        return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError)
+    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:  # an OperationalError like all others
+        return "no such table" not in str(error.orig)
+    passing = getattr(error.orig, "sqlstate", None) in NOT_YET
+    return isinstance(error, DataError | IntegrityError | ProgrammingError | NotSupportedError) and not passing
+
+
+def _file_of(url: URL) -> Path:
+    """Return the file that is an SQLite database, also where it is named by a URI: file:results.db?uri=true."""
+    name = url.database or ""
+    return Path(unquote(urlsplit(name).path) if "uri" in url.query and name.startswith("file:") else name)
 
 
 def _in_memory(engine: Engine) -> bool:

@@ -2,7 +2,8 @@
 
 Fields are those that Spark's to_json writes: dates and timestamps as ISO text, binary as base64, a null by leaving the
 field out. What a column cannot hold exactly is refused: an unknown field, a decimal with more places than the column, a
-text with a NUL. Only a Float column takes the number that is nearest. What else a database objects to, it says itself.
+text with a NUL, parts of a second that it would round. Only a Float column takes the number that is nearest. A column
+that the database has with another type must hold the field, too. What else a database objects to, it says itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -21,6 +23,8 @@ from exactly_once_kafka.names import is_whole
 
 Row = dict[str, Any]
 SHOWN = 200  # characters of a row, or of a field, in a message
+SINGLE, DOUBLE = 6, 15  # decimal digits that a float of 32 bits, and of 64, keeps
+MICROSECONDS = 6  # decimal places of a second
 
 
 class TableRows:
@@ -32,6 +36,17 @@ class TableRows:
                 raise ValueError(f"table {table.name!r} has no column {name!r}, which the sink fills itself: add it")
         self._table, self._dialect, self._own = table, dialect, own
         self._columns = {column.name: column for column in table.columns}
+        self._otherwise: dict[str, sa.types.TypeEngine[Any]] = {}
+
+    def stored_as(self, types: dict[str, sa.types.TypeEngine[Any]]) -> None:
+        """Take the types that the database has for the columns, by their names in small letters.
+
+        Where one differs from the table's, the database would round a number or change a text without a word.
+        """
+        for name, column in self._columns.items():
+            kind = types.get(name.lower(), column.type)
+            if _converter(column.type) and _converter(kind) and _traits(kind) != _traits(column.type):
+                self._otherwise[name] = kind
 
     def row(self, value: str) -> Row:
         """Return what to insert for a value: the fields that are there. Raises ValueError."""
@@ -56,15 +71,25 @@ class TableRows:
                 if not column.nullable:
                     raise ValueError("a value, for the column is NOT NULL")
                 return None
-            return self._convert(column.type, field)
+            converted = self._convert(column.type, field)
+            if name in self._otherwise:
+                self._check_stored(self._otherwise[name], field)
+            return converted
         except (ValueError, ArithmeticError) as error:
             shown = json.dumps(field, default=str)
             raise ValueError(f"field {name!r} is {shown:.{SHOWN}}, expected {error}") from None
 
+    def _check_stored(self, kind: sa.types.TypeEngine[Any], field: Any) -> None:
+        try:
+            self._convert(kind, field)
+            if isinstance(kind, sa.Float):
+                _exact_float(_decimal(field), SINGLE if isinstance(kind, sa.REAL) else DOUBLE)
+        except ValueError as error:
+            raise ValueError(f"{error}: the database has the column as {kind!r}") from None
+
     def _convert(self, kind: sa.types.TypeEngine[Any], field: Any) -> Any:
-        for of_kind, convert in CONVERT.items():
-            if isinstance(kind, of_kind):
-                return convert(kind, field, self._dialect)
+        if convert := _converter(kind):
+            return convert(kind, field, self._dialect)
         if isinstance(kind, sa.ARRAY):
             if not isinstance(field, list):
                 raise ValueError("an array")
@@ -124,10 +149,11 @@ def _float(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> f
     return number
 
 
-def _exact_float(number: Decimal) -> float:
+def _exact_float(number: Decimal, digits: int = DOUBLE) -> float:
     nearest = float(number)
-    if nearest in (float("inf"), float("-inf")) or Decimal(repr(nearest)) != number:
-        raise ValueError("a number of up to 15 digits, for it is kept as a float here: let the column be a text")
+    inexact = nearest in (float("inf"), float("-inf")) or Decimal(repr(nearest)) != number
+    if inexact or (digits < DOUBLE and len(number.normalize().as_tuple().digits) > digits):
+        raise ValueError(f"a number of up to {digits} digits, for it is kept as a float here: let the column be a text")
     return nearest
 
 
@@ -153,6 +179,9 @@ def _text(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> st
         raise ValueError("text")
     if not is_whole(field):
         raise ValueError("text without a NUL or a lone surrogate, which databases do not keep")
+    longest = getattr(kind, "length", None)
+    if longest and len(field.rstrip(" ")) <= longest < len(field) and dialect.name != "sqlite":
+        raise ValueError(f"text of up to {longest} characters, for blanks beyond that are cut off")
     return field
 
 
@@ -188,11 +217,15 @@ def _date(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> da
 
 
 def _timestamp(kind: Any, field: Any, dialect: sa.Dialect) -> datetime.datetime:
-    return _in_zone(kind, _iso(datetime.datetime, field, "a time such as 2025-10-10T13:55:36.123456"), dialect)
+    time = _iso(datetime.datetime, field, "a time such as 2025-10-10T13:55:36.123456")
+    _check_fraction(kind, field)
+    return _in_zone(kind, time, dialect)
 
 
 def _time(kind: Any, field: Any, dialect: sa.Dialect) -> datetime.time:
-    return _in_zone(kind, _iso(datetime.time, field, "a time such as 13:55:36.123456"), dialect)
+    time = _iso(datetime.time, field, "a time such as 13:55:36.123456")
+    _check_fraction(kind, field)
+    return _in_zone(kind, time, dialect)
 
 
 def _iso(of_kind: Any, field: Any, expected: str) -> Any:
@@ -200,6 +233,15 @@ def _iso(of_kind: Any, field: Any, expected: str) -> Any:
         return of_kind.fromisoformat(_text(sa.String(), field, sa.Dialect()))
     except ValueError:
         raise ValueError(expected) from None
+
+
+def _check_fraction(kind: Any, field: str) -> None:
+    """Refuse parts of a second that the column, or Python, would round or cut off."""
+    precision = getattr(kind, "precision", None)
+    places = MICROSECONDS if precision is None else precision
+    fraction = re.search(r"[.,](\d+)", field)
+    if fraction and len(fraction[1].rstrip("0")) > places:
+        raise ValueError(f"a time with up to {places} decimal places of a second")
 
 
 def _in_zone(kind: Any, time: Any, dialect: sa.Dialect) -> Any:
@@ -238,6 +280,17 @@ CONVERT: dict[Any, Callable[..., Any]] = {
     sa.LargeBinary: _binary,
     sa.Uuid: _uuid,
 }
+
+
+def _converter(kind: sa.types.TypeEngine[Any]) -> Callable[..., Any] | None:
+    return next((convert for of_kind, convert in CONVERT.items() if isinstance(kind, of_kind)), None)
+
+
+def _traits(kind: Any) -> tuple[Any, ...]:
+    """Return what decides which fields a type holds exactly."""
+    convert = _converter(kind)
+    names = ("precision", "scale") if convert is _numeric else ("precision", "timezone")
+    return convert, *(getattr(kind, name, None) for name in names if convert in (_numeric, _timestamp, _time))
 
 
 def numbered(values: Iterable[str], rows: TableRows) -> Iterator[tuple[str, Row]]:
