@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from exactly_once_kafka.errors import NO_SUCH_TOPIC
 
 ONE_ANSWER = 5  # seconds
+GONE = 5  # seconds for which a topic may not be known: not each broker hears at once of one that is new
+ASK = 1  # second, from one look at the topics to the next
 NOT_TELLING = {KafkaError._STATE, KafkaError._NOT_CONFIGURED}  # the transaction is in order, or there is none
 
 
@@ -36,6 +39,32 @@ def why_unknown(producer: Producer, topic: str, error: KafkaError) -> KafkaError
         with contextlib.suppress(KafkaException):
             return producer.list_topics(topic, timeout=ONE_ANSWER).topics[topic].error or error
     return error
+
+
+class Absence:
+    """Notices that a topic is gone while a client waits for it: librdkafka would wait until all patience is spent."""
+
+    def __init__(self, client: Producer | Consumer, topics: Collection[str]):
+        self._client, self._topics = client, topics
+        self._asked = time.monotonic()
+        self._since: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Raise KafkaException, which names the topic, if Kafka has not known one of them for GONE seconds."""
+        now = time.monotonic()
+        if now - self._asked < ASK:
+            return
+        for topic in self._topics:
+            try:
+                error = self._client.list_topics(topic, timeout=ASK).topics[topic].error
+            except KafkaException:  # no answer
+                continue
+            if error is None or error.code() not in NO_SUCH_TOPIC:
+                self._since.pop(topic, None)
+            elif now - self._since.setdefault(topic, now) >= GONE:
+                said = f"topic {topic!r} was there and is not any more: it was deleted, or made anew"
+                raise KafkaException(KafkaError(error.code(), said))
+        self._asked = time.monotonic()
 
 
 def named(error: KafkaError, operation: str, topic: str | None = None) -> KafkaError:

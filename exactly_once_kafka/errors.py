@@ -277,6 +277,11 @@ def is_login_refused(error: Exception) -> bool:
     return _code(error) in NOT_LET_IN
 
 
+def is_topic_missing(error: Exception) -> bool:
+    """Tell whether Kafka, or its client, knows of no such topic or partition."""
+    return _code(error) in NO_SUCH_TOPIC
+
+
 def failure(
     error: Exception, name: str, batch_id: int, elapsed: float, timeout: float, by_token: bool = False
 ) -> SinkRefused | BatchFailed:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
-from exactly_once_kafka.cause import named, true_cause
+from exactly_once_kafka.cause import Absence, named, true_cause
 from exactly_once_kafka.errors import NO_SUCH_TOPIC
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, MarkerTopic, Refusal
 from exactly_once_kafka.options import connection_settings
@@ -122,7 +122,7 @@ class MarkerStore:
         failed = lambda error, _: failures.append(error)  # noqa: E731
         with true_cause(producer, self.topic.name):
             producer.produce(self.topic.name, value_of(marker), key=self.name, partition=0, on_delivery=failed)
-            acknowledged(producer, 1, failures, patience)
+            acknowledged(producer, 1, failures, patience, [self.topic.name])
 
     def overwrite(self, marker: Marker, producer: Producer, patience: Patience) -> None:
         """Set the marker in a transaction of its own: an operator's decision."""
@@ -138,6 +138,7 @@ class MarkerStore:
         """
         consumer, partition = self._reader(), TopicPartition(self.topic.name, 0, self._position)
         least = 0 if undecided else self._committed_end(consumer, partition, patience)
+        absence = Absence(consumer, [self.topic.name])
         consumer.assign([partition])
         try:
             while True:
@@ -145,6 +146,7 @@ class MarkerStore:
                 if message is None:
                     if self._refusal.error:
                         raise KafkaException(self._refusal.error)
+                    absence.look()
                     if not patience.lasts():
                         raise TimeoutError(f"the marker in topic {self.topic.name!r} could not be read: {self._why()}")
                     continue

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from exactly_once_kafka.cause import why_unknown
+from exactly_once_kafka.cause import Absence, why_unknown
 from exactly_once_kafka.kafka_rows import KafkaBatches, Tags, kafka_rows
 from exactly_once_kafka.patience import Patience
 
@@ -61,17 +61,23 @@ def send_rows(
                         ) from error
             producer.poll(0)  # hears of a failure before the rest is computed
             _raise_first(failures)
-    acknowledged(producer, count, failures, patience)
+    acknowledged(producer, count, failures, patience, [rows.topic] if rows.topic else [])
     if count and after_first:
         after_first()
     return count
 
 
-def acknowledged(producer: Producer, count: int, failures: list[KafkaError], patience: Patience) -> None:
-    """Wait until the last of `count` records is acknowledged. Raises KafkaException, TimeoutError, QueryStopped."""
-    patience = patience.anew()
+def acknowledged(
+    producer: Producer, count: int, failures: list[KafkaError], patience: Patience, topics: Collection[str]
+) -> None:
+    """Wait until the last of `count` records is acknowledged, as long as the topics are there.
+
+    Raises KafkaException, TimeoutError, QueryStopped.
+    """
+    patience, absence = patience.anew(), Absence(producer, topics)
     while unsent := producer.flush(ONE_SLICE):
         _raise_first(failures)  # one failure decides the batch; the rows behind it could wait in vain
+        absence.look()
         if not patience.lasts():
             raise TimeoutError(f"{unsent} of {count} records were not acknowledged within {patience.seconds:g} s")
     _raise_first(failures)

@@ -47,6 +47,7 @@ from exactly_once_kafka.errors import (
     Undecidable,
     failure,
     is_login_refused,
+    is_topic_missing,
     undecided,
 )
 from exactly_once_kafka.executors.next_batch import NextBatch
@@ -201,6 +202,9 @@ class ExactlyOnceKafkaSink(BatchSink):
         except (KafkaException, TimeoutError, Incomplete) as error:
             # Step 5. Whatever is in doubt is left to the replay of the batch, which starts at step 1.
             again = self._forget_refused_token(error)
+            if self._has_lost_its_marker(error, patience):
+                gone = f"the marker's topic {self._store.topic.name!r} was deleted while the query ran"
+                raise self.refusal(batch, gone) from error
             raise failure(error, self.name, batch_id, patience.elapsed, self._timeout, by_token=again) from error
         except QueryStopped as stopped:
             raise BatchFailed(
@@ -235,6 +239,14 @@ class ExactlyOnceKafkaSink(BatchSink):
             forget_refused(self._settings)
             self._store.rest()  # its clients would go on with the old one
         return by_token(self._settings)
+
+    def _has_lost_its_marker(self, error: Exception, patience: Patience) -> bool:
+        """Tell whether a topic is missing, and it is the marker's."""
+        if not is_topic_missing(error):
+            return False
+        with contextlib.suppress(KafkaException, TimeoutError, Forgetful, QueryStopped):
+            return self._store.topic.id(patience.anew()) is None
+        return False
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:

@@ -22,11 +22,11 @@ from kafka.errors import (
 )
 from kafka.future import Future
 
+from exactly_once_kafka.cause import GONE
 from exactly_once_kafka.executors.cluster import RETRY, Cluster
 from exactly_once_kafka.patience import SLICE
 
 IN_FLIGHT = 5
-GONE = 5  # seconds for which a partition may not be known: not each broker hears at once of one that is new
 FIRST_REST = 0.002  # seconds; each after it is twice as long, up to RETRY
 
 

@@ -77,7 +77,7 @@ class PartitionWriter:
         producer, patience, last = self._producer, self.patience.anew(), self._rows.last
         with aborting_on_failure(producer.abort_transaction):
             if not self._in_middle:
-                acknowledged(producer, self._written, self._failures, patience)
+                acknowledged(producer, self._written, self._failures, patience, [])
                 self._point(MID_TRANSACTION)
             marker = Marker(self._task.epoch, self._task.query_id, str(last))
             self._store.send(marker, producer, patience)  # waits for the rows as well

@@ -76,3 +76,37 @@ def test_topic_with_fewer_partitions_is_noticed_and_a_restart_goes_on(
     copy(sink)
     later = [number for number in numbers_in(broker.bootstrap_servers, to) if number >= 20]
     assert sorted(later) == list(range(20, 30))
+
+
+@pytest.mark.parametrize("point", ["before_write", "mid_transaction"])
+def test_topic_that_is_deleted_is_noticed_where_librdkafka_writes(broker, topic, sink_for, copy, point):
+    to = topic(partitions=2)
+    anew = Anew(broker.bootstrap_servers, to, point, 0)
+    sink = sink_for(to=to, points=anew, transaction_timeout_ms=1000 * TIMEOUT)
+    with pytest.raises(StreamingQueryException, match=rf"BatchFailed.*no such topic.*topic '{to}'"):
+        copy(sink)
+    assert anew.done is not None
+    assert time.monotonic() - anew.done < TIMEOUT / 2
+    anew.make(2)
+    copy(sink)
+    later = [number for number in numbers_in(broker.bootstrap_servers, to) if number >= 20]
+    assert sorted(later) == list(range(20, 30))
+
+
+@pytest.mark.parametrize("options", [{"writers": "driver"}, {"writers": "executors", "driver_rows": 0}], ids=str)
+@pytest.mark.parametrize("point", ["before_write", "before_commit"])
+def test_deleted_topic_of_the_marker_is_refused_within_seconds(broker, topic, sink_for, copy, options, point):
+    """Before the commit, the marker is in it already: it is the next batch that misses it."""
+    to = topic()
+    marker_topic = f"sink-of-{to}-marker"
+    anew = Anew(broker.bootstrap_servers, marker_topic, point, 0)
+    sink = sink_for(to=to, points=anew, transaction_timeout_ms=1000 * TIMEOUT, **options)
+    with pytest.raises(StreamingQueryException, match=rf"(?s)SinkRefused.*'{marker_topic}' was deleted.*adopt sink-of"):
+        copy(sink)
+    assert anew.done is not None
+    assert time.monotonic() - anew.done < TIMEOUT / 2
+    published = copy.published(sink)
+    assert published == list(range(10 if point == "before_write" else 20))
+    with pytest.raises(StreamingQueryException, match="SinkRefused"):
+        copy(sink)
+    assert copy.published(sink) == published
