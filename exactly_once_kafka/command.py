@@ -15,7 +15,7 @@ from exactly_once_kafka.errors import Undecidable, explain
 from exactly_once_kafka.executors.left_open import settle
 from exactly_once_kafka.marker import MarkerStore, Unreadable
 from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, topic_for
-from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.options import producer_settings, require_asserts
 from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.plan import goes_back, plan_of, shown
 from exactly_once_kafka.producer import PendingProducer
@@ -67,8 +67,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_arguments(parser)
     try:
-        return run(parser.parse_args(argv))
-    except (OSError, ValueError) as error:
+        arguments = parser.parse_args(argv)
+        require_asserts()
+        return run(arguments)
+    except (OSError, ValueError, RuntimeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
 

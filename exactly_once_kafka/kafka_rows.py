@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from exactly_once_kafka.arrow_rows import ArrowRows
 from exactly_once_kafka.errors import BatchFailed
-from exactly_once_kafka.names import check_topic
+from exactly_once_kafka.names import check_case, check_topic
 from exactly_once_kafka.spool import IN_MEMORY
 
 Tags = Sequence[tuple[str, str]]
@@ -38,6 +38,7 @@ BYTES_OF = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.
 def check_columns(rows: DataFrame, topic: str | None) -> None:
     """Raise ValueError unless the rows can be Kafka records. The types are those that Spark's own writer takes."""
     types = {field.name: field.dataType for field in rows.schema.fields}
+    check_case(tuple(types))
     needed = ["value"] if topic else ["value", "topic"]
     for column in needed:
         if column not in types:

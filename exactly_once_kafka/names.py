@@ -1,4 +1,4 @@
-"""Which names will do for a sink and for a topic: others are refused when the sink is made.
+"""Which names will do for a sink and for a topic, and for columns: others are refused, most when the sink is made.
 
 A sink's name becomes a transactional id, a consumer group, a record's key and a file in the checkpoint. librdkafka
 takes "" for no name at all, and aborts the interpreter; what is behind a NUL it does not see.
@@ -6,10 +6,12 @@ takes "" for no name at all, and aborts the interpreter; what is behind a NUL it
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from urllib.parse import quote
 
+COLUMNS = ("value", "key", "headers", "partition", "topic")  # of rows that are to be Kafka records
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 LONGEST = 249  # characters, as a file in the checkpoint has them: there %20 stands for a space
 UNSEEN = ("Cc", "Cs")  # Unicode's categories of control characters and of lone surrogates, which no UTF-8 has
@@ -48,3 +50,13 @@ def check_topic(what: str, topic: object) -> None:
             f"{what} is {topic!r:.300}, and is no name of a Kafka topic: expected up to {LONGEST} of the characters "
             "A-Z, a-z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
         )
+
+
+@functools.lru_cache(100)
+def check_case(columns: tuple[str, ...]) -> None:
+    """Raise ValueError for a column that is one of COLUMNS in other letters: to Spark it is the same, to Kafka not."""
+    for column in columns:
+        if column not in COLUMNS and column.lower() in COLUMNS:
+            raise ValueError(
+                f"column {column!r} would not reach Kafka, where it is {column.lower()!r}: rename it, or drop it"
+            )

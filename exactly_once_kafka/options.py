@@ -13,6 +13,10 @@ from exactly_once_kafka.tokens import with_kept_tokens
 # What librdkafka has to say goes to Python's logging, and nowhere if nobody listens.
 LOGGER = logging.getLogger("exactly_once_kafka")
 LOGGER.addHandler(logging.NullHandler())
+NO_ASSERTS = (
+    "this Python leaves out every `assert`, without which kafka-python understands no answer of Kafka; unset "
+    "PYTHONOPTIMIZE, or run it without -O"
+)
 BLIND = "sink %r cannot see whether Kafka leaves rows open: %s"
 
 OWNED = {
@@ -53,8 +57,18 @@ OF_CONNECTION = (
 )
 
 
+def require_asserts() -> None:
+    """Raise RuntimeError under `python -O`."""
+    if not __debug__:
+        raise RuntimeError(NO_ASSERTS)
+
+
 def producer_settings(transactional_id: str, bootstrap_servers: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return librdkafka's settings for one sink. Raises ValueError for an option that would break the protocol."""
+    """Return librdkafka's settings for one sink.
+
+    Raises ValueError for an option that would break the protocol, RuntimeError under `python -O`.
+    """
+    require_asserts()
     check_text("bootstrap_servers", bootstrap_servers)
     given = {key.replace("_", "."): value for key, value in options.items()}
     for key, value in given.items():

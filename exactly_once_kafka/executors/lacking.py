@@ -13,6 +13,8 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from exactly_once_kafka.options import NO_ASSERTS
+
 LACKING = "LACKING: "
 NEEDED = "exactly_once_kafka|kafka|pyarrow|numpy|google_crc32c|confluent_kafka"
 SAID = (
@@ -28,8 +30,10 @@ class Lacking(Exception):
     """What an executor lacks to write at all; the driver may have it."""
 
 
-def look_for_files(connection: dict[str, Any]) -> None:
-    """Raises Lacking if a file that the connection needs cannot be read on this machine."""
+def look_around(connection: dict[str, Any]) -> None:
+    """Raises Lacking if a file that the connection needs cannot be read on this machine, or under `python -O`."""
+    if not __debug__:
+        raise Lacking(NO_ASSERTS)
     for name in FILES:
         if (path := connection.get(name)) and not os.access(path, os.R_OK):
             raise Lacking(f"file {path} is not there, or not to be read")

@@ -24,7 +24,7 @@ from exactly_once_kafka.executors.codes import NoSuchPartition, code_of
 from exactly_once_kafka.executors.encoding import Encoding
 from exactly_once_kafka.executors.first_attempt import THREAD, in_first_attempt
 from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
-from exactly_once_kafka.executors.lacking import LACKING, Lacking, look_for_files
+from exactly_once_kafka.executors.lacking import LACKING, Lacking, look_around
 from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
 from exactly_once_kafka.executors.placing import Batches, split, with_writers
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
@@ -151,7 +151,7 @@ class WriteTask:
         """Return the connections of this process. Raises Lacking; TimeoutError if Kafka was silent for another task."""
         if (self.transactional_id, self.producer) == _given_up:
             raise TimeoutError("Kafka was silent for another task of this batch")
-        look_for_files(self.connection)
+        look_around(self.connection)
         return kept_cluster(self.connection)
 
     def _as_the_driver(self, topic: str) -> int:

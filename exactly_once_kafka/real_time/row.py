@@ -6,6 +6,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
+from exactly_once_kafka.names import check_case
+
 Headers = list[tuple[str, str | bytes | None]]
 Record = tuple[str, bytes | None, bytes | None, int, Headers | None]  # topic, value, key, partition (-1: by key), …
 
@@ -29,6 +31,7 @@ def source_of(row: Row) -> tuple[str, int, int]:
 def record_of(row: Row, topic: str | None) -> Record:
     """Return the Kafka record that the row is; a `topic` given here goes for all. Raises ValueError."""
     fields = row.asDict()
+    check_case(tuple(fields))
     if "value" not in fields:
         raise ValueError(f"the sink needs a column 'value'; the rows have {', '.join(fields)}")
     topic = topic or fields.get("topic")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+from pyspark.sql import Row
 from sqlalchemy import MetaData
 
 from exactly_once_kafka.command import main
 from exactly_once_kafka.marker_topic import topic_for
+from exactly_once_kafka.names import check_case
+from exactly_once_kafka.real_time.row import record_of
 from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.pipeline.sinks.database_sink import IP_COUNT, DatabaseSink
@@ -70,6 +76,41 @@ def test_a_long_path_is_no_long_name(tmp_path):
 def test_topic_that_no_kafka_has_is_refused(make, which, topic):
     with pytest.raises(ValueError, match=f"{which} is .*no name of a Kafka topic"):
         make("name", **{which: topic})
+
+
+@pytest.mark.parametrize("column", ["Value", "KEY", "Headers", "Partition", "tOpic"])
+def test_column_of_kafkas_in_other_letters_is_refused_and_not_left_out(column):
+    with pytest.raises(ValueError, match=f"'{column}' would not reach Kafka, where it is '{column.lower()}': rename"):
+        check_case(("value", column, "offset"))
+    with pytest.raises(ValueError, match="would not reach Kafka"):
+        record_of(Row(value=b"v", **{column: None}), "t")
+    check_case(("value", column.lower(), "timestamp"))
+
+
+WITHOUT_ASSERTS = """
+import sys
+from exactly_once_kafka import ExactlyOnceKafkaSink, RealTimeKafkaSink
+from exactly_once_kafka.executors.lacking import Lacking, look_around
+for make in (ExactlyOnceKafkaSink, RealTimeKafkaSink):
+    try:
+        make("name", "t", bootstrap_servers="127.0.0.1:1")
+    except RuntimeError as refusal:
+        print(refusal)
+try:
+    look_around({})
+except Lacking as lacking:
+    print(lacking)
+"""
+
+
+def test_python_without_asserts_is_refused_at_once():
+    command = ["-m", "exactly_once_kafka", "show", "name", "--bootstrap-servers", NOBODY]
+    made = subprocess.run([sys.executable, "-O", "-c", WITHOUT_ASSERTS], capture_output=True, text=True)
+    shown = subprocess.run([sys.executable, "-OO", *command], capture_output=True, text=True)
+    lines = [*made.stdout.splitlines(), *shown.stderr.splitlines()]
+    assert len(lines) == 4, made.stderr
+    assert all("leaves out every `assert`" in line and "PYTHONOPTIMIZE" in line for line in lines)
+    assert shown.returncode == 1
 
 
 @pytest.mark.parametrize("make", KAFKA)

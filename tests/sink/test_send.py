@@ -179,6 +179,7 @@ def test_null_where_kafka_knows_none_fails_the_batch_and_names_the_column(spark,
         ("id AS partition", "'partition' must be int, and is bigint: cast it"),
         ("'0' AS partition", "'partition' must be int, and is string"),
         ("id AS topic", "'topic' must be string, and is bigint"),
+        ("'k' AS Key", "'Key' would not reach Kafka, where it is 'key'"),
         ("id AS key", "'key' must be string or binary, and is bigint"),
     ],
 )
