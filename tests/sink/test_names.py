@@ -103,6 +103,7 @@ except Lacking as lacking:
 """
 
 
+@pytest.mark.bench
 def test_python_without_asserts_is_refused_at_once():
     command = ["-m", "exactly_once_kafka", "show", "name", "--bootstrap-servers", NOBODY]
     made = subprocess.run([sys.executable, "-O", "-c", WITHOUT_ASSERTS], capture_output=True, text=True)
