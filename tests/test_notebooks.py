@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from labs.commands.notebooks import all_notebooks
+from tests.lessons import LESSONS
 from tests.tiers import in_tiers
 
-ROOT = Path(__file__).resolve().parents[1]
-# The notebooks of the other exercises hold skeletons: tests/exercises checks those.
-NOTEBOOKS = [*sorted((ROOT / "notebooks").glob("*.ipynb")), ROOT / "notebooks" / "exercises" / "attack_game.ipynb"]
+# The numbered exercises hold skeletons: tests/exercises checks those.
+NOTEBOOKS = [*sorted(LESSONS.glob("*.ipynb")), *sorted(LESSONS.glob("exercises/[a-z]*.ipynb"))]
 each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 # The story that the lab is for.
 STORY = [path.stem for path in NOTEBOOKS if path.stem[:2] <= "06"]
@@ -23,7 +24,11 @@ def code_cells(notebook: Path) -> list[dict]:
 
 
 def test_there_are_notebooks():
-    assert NOTEBOOKS
+    assert {"06_exactly_once_end_to_end", "attack_game", "original_questions"} < {path.stem for path in NOTEBOOKS}
+
+
+def test_the_command_executes_the_same_ones():
+    assert all_notebooks() == NOTEBOOKS
 
 
 @pytest.mark.parametrize("notebook", in_tiers(NOTEBOOKS, STORY, lambda path: path.stem))

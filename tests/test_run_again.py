@@ -1,4 +1,5 @@
-"""Every lesson with each cell executed twice in turn, and one cell interrupted before: the second run says the same.
+"""Each cell of the lessons, and of the questions for practice, executed twice: the second run says the same, also after
+an interrupt of one cell.
 
 A student runs a cell again because an answer was wrong, or stops one that takes long. What is compared is the output of
 the cells that nbval compares, which is the same each time.
@@ -21,9 +22,11 @@ from tests.lessons import LESSONS
 # Lessons 05, 09, 11, 13, 14 and 16 are edited to be run so, too, and have not all been seen to be.
 NOT_YET = ("05", "09", "11", "13", "14", "16")
 NOTEBOOKS = [path for path in sorted(LESSONS.glob("*.ipynb")) if path.name[:2] not in NOT_YET]
+NOTEBOOKS.append(LESSONS / "exercises" / "original_questions.ipynb")
 QUERY_RUNS = "any(query.status['isTriggerActive'] for query in bench.spark.streams.active)"
 
-# Of each lesson a piece of the cell that is interrupted, and when: as soon as this is true, asked in the kernel.
+# Of each notebook, by the first two letters of its name, a piece of the cell that is interrupted, and when: as soon as
+# this is true, asked in the kernel.
 INTERRUPTED = {
     "00": ("after_kill.compare(", "not bench.broker.running"),
     "01": ("query = run(checkpoint)\nresults =", QUERY_RUNS),
@@ -42,6 +45,7 @@ INTERRUPTED = {
     "14": ("replay_on_kafka(explore(", "True"),
     "15": ("onward.compare(", "True"),
     "16": ("yours = crash_after_commit(", QUERY_RUNS),
+    "or": ("listed = sum(", QUERY_RUNS),
 }
 # Executed in the kernel before the cell. SIGINT is what Jupyter's "interrupt the kernel" sends.
 INTERRUPT = """

@@ -17,8 +17,13 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebooks", nargs="*", type=Path, help="which (default: all lessons)")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="which (default: all lessons, and those for practice)")
     parser.add_argument("--timeout", type=int, default=300, help="seconds for one cell (default: %(default)s)")
+
+
+def all_notebooks() -> list[Path]:
+    """Return the lessons and the notebooks for practice; the numbered exercises hold skeletons, and are left out."""
+    return [*sorted(NOTEBOOKS.glob("*.ipynb")), *sorted(NOTEBOOKS.glob("exercises/[a-z]*.ipynb"))]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from labs.commands.console import bench_progress, plain_console
 
-    paths = arguments.notebooks or [*sorted(NOTEBOOKS.glob("*.ipynb")), NOTEBOOKS / "exercises" / "attack_game.ipynb"]
+    paths = arguments.notebooks or all_notebooks()
     with bench_progress(plain_console(stderr=True)) as progress:
         for number, path in enumerate(paths):
             progress.show("notebooks", number, len(paths), path.name)

@@ -1,19 +1,21 @@
 """The course as data: of each lesson its title, minutes, claim, predictions, exit ticket and changes to try.
 
 Read from `lessons/NN.toml`, one file a lesson. What a prediction's wrong answers are answered with stands there, and
-not in the lesson, where a student would read it before the run.
+not in the lesson, where a student would read it before the run. A notebook for practice has predictions and nothing
+else; they are in `lessons/practice.toml`.
 """
 
 from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 LESSONS = Path(__file__).parent / "lessons"
+PRACTICE = "practice"
 
 Option = str | int | float | bool
 
@@ -84,12 +86,29 @@ def find_lesson(number: str) -> Lesson:
     raise CourseError(f"there is no lesson {number!r}; there are: {', '.join(each.number for each in load_lessons())}")
 
 
+@functools.cache
+def load_practice(directory: Path = LESSONS) -> tuple[Question, ...]:
+    """Return the predictions of the notebooks for practice. Raises CourseError."""
+    file = directory / f"{PRACTICE}.toml"
+    try:
+        predictions = tuple(map(_question, tomllib.loads(file.read_text())["predictions"]))
+    except (tomllib.TOMLDecodeError, TypeError, KeyError) as error:
+        raise CourseError(f"{file.name}: {error}") from error
+    for fault in _faults_of(predictions):
+        raise CourseError(f"{file.name}: {fault}")
+    return predictions
+
+
 def find_prediction(question: str) -> tuple[str, Question | None]:
-    """Return (lesson's number, the prediction) of a question; ("", None) for one that no lesson of the course asks."""
-    for lesson in load_lessons():
-        for prediction in lesson.predictions:
+    """Return (lesson's number, the prediction) of a question; ("", None) for one that is not of the course.
+
+    For a notebook for practice the number is `PRACTICE`.
+    """
+    asked = {lesson.number: lesson.predictions for lesson in load_lessons()} | {PRACTICE: load_practice()}
+    for number, predictions in asked.items():
+        for prediction in predictions:
             if prediction.question == question:
-                return lesson.number, prediction
+                return number, prediction
     return "", None
 
 
@@ -114,7 +133,11 @@ def _question(data: dict[str, Any]) -> Question:
 def _faults(lesson: Lesson) -> Iterator[str]:
     if not 1 <= lesson.on_screen <= max(1, len(lesson.predictions)):
         yield f"there is no prediction {lesson.on_screen} to be put on the screen, of {len(lesson.predictions)}"
-    for each in (*lesson.predictions, *lesson.ticket):
+    yield from _faults_of((*lesson.predictions, *lesson.ticket))
+
+
+def _faults_of(questions: Iterable[Question]) -> Iterator[str]:
+    for each in questions:
         if each.options and each.answer not in each.options:
             yield f"the answer {each.answer!r} is none of the options of {each.question!r}"
         wrong = {str(option) for option in each.options if option != each.answer}

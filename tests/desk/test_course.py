@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from labs.desk.course import CourseError, find_lesson, load_lessons
+from labs.desk.course import CourseError, find_lesson, find_prediction, load_lessons, load_practice
 from labs.desk.desk import LESSONS
 from tests.lessons import cells, python_of
 
@@ -31,7 +31,11 @@ def code_of(number: str) -> list[str]:
 
 
 def calls(number: str, name: str) -> list[ast.Call]:
-    trees = [ast.parse(python_of(cell)) for cell in code_of(number)]
+    return calls_in(code_of(number), name)
+
+
+def calls_in(code: list[str], name: str) -> list[ast.Call]:
+    trees = [ast.parse(python_of(cell)) for cell in code]
     nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [node for node in nodes if isinstance(node.func, ast.Name) and node.func.id == name]
 
@@ -50,6 +54,22 @@ def test_its_predictions_are_those_of_its_data(lesson):
 def test_every_prediction_is_compared(lesson):
     code = "\n".join(code_of(lesson.number))
     assert code.count(".compare(") >= len(lesson.predictions) > 0
+
+
+def test_predictions_of_practice_are_asked_and_compared():
+    code = cells(LESSONS / "exercises" / "original_questions.ipynb", "code")
+    asked = {
+        ast.literal_eval(call.args[0]): tuple(ast.literal_eval(call.args[1])) for call in calls_in(code, "predict")
+    }
+    assert asked == {each.question: each.options for each in load_practice()}
+    assert "\n".join(code).count(".compare(") == len(asked) > 0
+
+
+def test_a_wrong_prediction_of_practice_is_answered():
+    for each in load_practice():
+        number, known = find_prediction(each.question)
+        assert (number, known) == ("practice", each)
+        assert all(each.reply_to(option) for option in each.options if option != each.answer)
 
 
 @each_lesson
@@ -73,6 +93,12 @@ def test_each_change_fits_exactly_one_cell(lesson):
         assert change.replace in meant[0], change
         assert change.replace != change.by
         ast.parse(change.expect, mode="eval")
+
+
+def test_bad_data_of_practice_is_named(tmp_path):
+    (tmp_path / "practice.toml").write_text('[[predictions]]\nquestion = "?"\noptions = [1, 2]\nanswer = 1\n')
+    with pytest.raises(CourseError, match=r"practice.toml: the wrong options of '\?' are \['2'\], its replies \[\]"):
+        load_practice(tmp_path)
 
 
 def load(tmp_path, text):
