@@ -53,7 +53,7 @@ class Halfway:
                 query.awaitTermination()
             return len(list(self._directory.glob(f"{HALF}-*"))) >= tasks and self._written() > ROWS + LAST
 
-        eventually(halfway, timeout=90)
+        eventually(halfway, timeout=240)
 
     def go(self) -> None:
         (self._directory / GO).touch()

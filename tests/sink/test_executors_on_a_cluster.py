@@ -77,12 +77,12 @@ class Trial:
         first = self.hold()
         self.begin(sink, others=others)
         for held in first:
-            held.wait(120)
+            held.wait(240)
         second = self.hold()
         for held in first:
             assert held.deliver().error is None
         for held in second:
-            held.wait(60)
+            held.wait(120)
         return second
 
     def kill_an_executor(self) -> None:
