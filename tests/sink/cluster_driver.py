@@ -74,7 +74,10 @@ class ClusterDriver:
         self._orders = 0
 
     def begin(self, order: Order) -> None:
-        if self._process is None or self._process.pid is None:
+        if self._process and self._process.pid is None:
+            self._process.kill()  # its executors may outlive it, and with the last of them goes the directory
+            self._process = None
+        if self._process is None:
             command = [sys.executable, "-m", "tests.sink.cluster_driver", str(self._directory)]
             environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_MASTER": self._master}
             environment |= {"TMPDIR": str(self._directory), "SETTINGS": json.dumps(SETTINGS | self._settings)}
