@@ -85,5 +85,6 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
         pytest = ["env", "CHANGES=all", *python, "pytest", "-q", "-p", "no:cacheprovider"]
         yield "changes", [*pytest, "tests/test_changes.py"]
         yield "interruptions", [*pytest, "tests/desk/test_interrupted.py"]
+        yield "cells-twice", [*pytest, "tests/test_run_again.py"]
     for n in range(1, arguments.repeats + 1):
         yield f"repeat-{n}", [*python, "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]
