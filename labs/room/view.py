@@ -9,10 +9,8 @@ own, and a tick sends only what has changed. Where it stops: while a cell runs, 
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
-from html import escape
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +22,7 @@ from labs.room.recording import states
 from labs.room.said import in_words
 from labs.room.state import KEYS, empty_state
 from labs.room.words import ORDERS, words
+from labs.schedules.publish import live_picture, with_still
 from labs.schedules.svg import Drawing
 
 HERE = Path(__file__).parent / "browser"
@@ -118,16 +117,12 @@ class RoomView(_Traits):
         return self.in_words()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        shown = super()._repr_mimebundle_(**kwargs)
-        bundle, *metadata = shown if isinstance(shown, tuple) else (shown,)
-        bundle = {**(bundle or {}), "text/plain": self.in_words(), "text/html": self.as_html()}
-        return (bundle, *metadata) if metadata else bundle
+        return with_still(super()._repr_mimebundle_(**kwargs), self.in_words(), self.as_html())
 
     def as_html(self) -> str:
         """Return the picture, with what a published page needs to make it live: the recording's name, or the state."""
         carried = {"recording": self._name} if self._name else {"state": self.state}
-        mark = f'<img {STILL}="{escape(json.dumps(carried, ensure_ascii=False))}" '
-        return self.still()._repr_html_().replace("<img ", mark, 1)
+        return live_picture(self.still(), STILL, carried)
 
 
 def first_and_last(recording: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

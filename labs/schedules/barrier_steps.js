@@ -1,6 +1,6 @@
 // The explorable barrier. It shows what `data` holds for the rule and the step, and decides nothing.
 
-function madeOf(tag, attributes = {}, ...children) {
+function made(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
@@ -10,22 +10,22 @@ function madeOf(tag, attributes = {}, ...children) {
 function render({ model, el }) {
   const data = model.get("data");
   const id = `eo-${Math.random().toString(36).slice(2, 10)}`; // two of them on a page are told apart by it
-  const root = madeOf("div", { class: "eo-barrier", role: "group", "aria-label": "A barrier on its way" });
+  const root = made("div", { class: "eo-barrier eo-explorable", role: "group", "aria-label": "A barrier on its way" });
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys: arrows would go from cell to cell
 
-  const rules = madeOf("fieldset", {}, madeOf("legend", {}, "At a barrier, a task"));
+  const rules = made("fieldset", {}, made("legend", {}, "At a barrier, a task"));
   const radios = Object.keys(data).map((rule, n) => {
-    const radio = madeOf("input", { type: "radio", name: `${id}-rule`, id: `${id}-${n}`, value: rule });
+    const radio = made("input", { type: "radio", name: `${id}-rule`, id: `${id}-${n}`, value: rule });
     radio.addEventListener("change", () => choose({ rule, step: Math.min(model.get("step"), last(rule)) }));
-    rules.append(madeOf("label", { for: radio.id }, radio, ` ${rule}`));
+    rules.append(made("label", { for: radio.id }, radio, ` ${rule}`));
     return radio;
   });
-  const slider = madeOf("input", { type: "range", min: "0", step: "1", id: `${id}-step` });
+  const slider = made("input", { type: "range", min: "0", step: "1", id: `${id}-step` });
   slider.addEventListener("input", () => choose({ step: Number(slider.value) }));
-  const picture = madeOf("img", { alt: "" });
-  const words = madeOf("p", { class: "eo-said", "aria-live": "polite" });
-  const label = madeOf("label", { for: slider.id }, "Drag: what is delivered");
-  root.append(rules, madeOf("div", { class: "eo-frame" }, picture), label, slider, words);
+  const picture = made("img", { alt: "" });
+  const words = made("p", { class: "eo-said", "aria-live": "polite" });
+  const label = made("label", { for: slider.id }, "Drag: what is delivered");
+  root.append(rules, made("div", { class: "eo-frame" }, picture), label, slider, words);
 
   const last = (rule) => data[rule].pictures.length - 1;
 

@@ -9,8 +9,6 @@ labs/schedules/barrier.py: nothing is decided in the browser, nothing is fetched
 from __future__ import annotations
 
 import functools
-import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,11 @@ import traitlets
 
 from labs.schedules.barrier import TRUTH, Delivery, Job, OnBarrier, Task, follow, name_of, restored, start
 from labs.schedules.pictures.barrier import draw_barrier_job
-from labs.schedules.publish import live_pictures
+from labs.schedules.publish import live_picture, live_pictures, style_of, with_still
 from labs.schedules.svg import Drawing
 
 HERE = Path(__file__).parent
 STILL = "data-barrier"  # what a picture carries, so that a published page can make it live again
-TITLE = "A barrier on its way"
 
 
 def stores_at_the_first(task: Task, channel: str) -> None:
@@ -96,7 +93,7 @@ class BarrierSteps(anywidget.AnyWidget):
     """The widget. `rule` is one of RULES, `step` the number of deliveries."""
 
     _esm = HERE / "barrier_steps.js"
-    _css = HERE / "barrier_steps.css"
+    _css = style_of(HERE / "barrier_steps.css")
     data = traitlets.Dict().tag(sync=True)
     rule = traitlets.Unicode().tag(sync=True)
     step = traitlets.Int().tag(sync=True)
@@ -112,12 +109,8 @@ class BarrierSteps(anywidget.AnyWidget):
         return self.still().words
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        shown = super()._repr_mimebundle_(**kwargs)
-        bundle, *metadata = shown if isinstance(shown, tuple) else (shown,)
-        traits = escape(json.dumps({"rule": self.rule, "step": self.step}))
-        live = self.still()._repr_html_().replace("<img ", f'<img {STILL}="{traits}" ', 1)
-        bundle = {**(bundle or {}), "text/plain": repr(self), "text/html": live}
-        return (bundle, *metadata) if metadata else bundle
+        html = live_picture(self.still(), STILL, {"rule": self.rule, "step": self.step})
+        return with_still(super()._repr_mimebundle_(**kwargs), repr(self), html)
 
 
 def barrier_steps(rule: str = "aligns", step: int | None = None) -> BarrierSteps:
@@ -134,5 +127,5 @@ def barrier_steps(rule: str = "aligns", step: int | None = None) -> BarrierSteps
 
 def script() -> str:
     """Return the script for a published page: module, style and data."""
-    module, style = (HERE.joinpath(f"barrier_steps.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
-    return live_pictures(module, style, STILL, {"data": barrier_data()})
+    module = HERE.joinpath("barrier_steps.js").read_text(encoding="utf-8")
+    return live_pictures(module, style_of(HERE / "barrier_steps.css"), STILL, {"data": barrier_data()})

@@ -7,7 +7,13 @@ it, and nothing else is asked for. A picture says in an attribute, as JSON, with
 from __future__ import annotations
 
 import json
+from html import escape
+from pathlib import Path
 from typing import Any
+
+from labs.schedules.svg import Drawing
+
+THEME = Path(__file__).parent / "explorable.css"
 
 EXPORT = "export default { render };\n"
 SCRIPT = """// Made from a widget's module: each picture on the page with {attribute} becomes one that can be used.
@@ -34,6 +40,24 @@ for (const still of document.querySelectorAll("img[{attribute}]")) {{
 }}
 }})();
 """
+
+
+def style_of(file: Path) -> str:
+    """Return the style of an explorable: light or dark as the page is, and its own."""
+    return THEME.read_text(encoding="utf-8") + file.read_text(encoding="utf-8")
+
+
+def live_picture(picture: Drawing, attribute: str, traits: dict[str, Any]) -> str:
+    """Return the HTML of a picture that a published page makes live with these traits."""
+    carried = escape(json.dumps(traits, ensure_ascii=False))
+    return picture._repr_html_().replace("<img ", f'<img {attribute}="{carried}" ', 1)
+
+
+def with_still(shown: Any, words: str, html: str) -> Any:
+    """Return what a widget shows (`_repr_mimebundle_`), with words and a picture for where there are no widgets."""
+    bundle, *metadata = shown if isinstance(shown, tuple) else (shown,)
+    bundle = {**(bundle or {}), "text/plain": words, "text/html": html}
+    return (bundle, *metadata) if metadata else bundle
 
 
 def live_pictures(module: str, style: str, attribute: str, shared: dict[str, Any], before: str = "") -> str:

@@ -16,14 +16,17 @@ from labs.schedules.timeline import publish as timeline
 from labs.schedules.timeline.timeline import STILL as TIMELINE
 
 FOLDER = "recordings"
+# Of each script that makes pictures live by itself: what those pictures carry, and how it is made.
+EXPLORABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "timeline.js": (TIMELINE, timeline.script),
+    "barrier.js": (BARRIER, barrier.script),
+}
 
 
 def scripts_of(body: str) -> list[str]:
     """Return the scripts that a page needs, in their order, as paths below the site."""
     soup = BeautifulSoup(body, "html.parser")
-    needed = [
-        name for name, still in (("timeline.js", TIMELINE), ("barrier.js", BARRIER)) if soup.select_one(f"img[{still}]")
-    ]
+    needed = [name for name, (still, _) in EXPLORABLES.items() if soup.select_one(f"img[{still}]")]
     names = [json.loads(str(still[ROOM])).get("recording") for still in soup.select(f"img[{ROOM}]")]
     needed += [f"{FOLDER}/{name}.js" for name in dict.fromkeys(filter(None, names))]
     return [*needed, "room.js"] if names else needed
@@ -31,11 +34,7 @@ def scripts_of(body: str) -> list[str]:
 
 def write_scripts(target: Path, needed: set[str], root: Path) -> None:
     """Write those of the scripts that some page needs. Raises ValueError for a recording that is not there."""
-    made: dict[str, Callable[[], str]] = {
-        "timeline.js": timeline.script,
-        "barrier.js": barrier.script,
-        "room.js": room.script,
-    }
+    made = {name: script for name, (_, script) in EXPLORABLES.items()} | {"room.js": room.script}
     for name, text in _texts(needed, made, root):
         path = target / name
         path.parent.mkdir(exist_ok=True)

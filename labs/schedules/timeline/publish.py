@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from labs.schedules.publish import live_pictures
+from labs.schedules.publish import live_pictures, style_of
 from labs.schedules.timeline.data import timeline_data
 from labs.schedules.timeline.timeline import HERE, STILL
 
 
 def script() -> str:
     """Return the script for a page."""
-    module, style = (HERE.joinpath(f"timeline.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
-    return live_pictures(module, style, STILL, {"data": timeline_data()})
+    module = HERE.joinpath("timeline.js").read_text(encoding="utf-8")
+    return live_pictures(module, style_of(HERE / "timeline.css"), STILL, {"data": timeline_data()})

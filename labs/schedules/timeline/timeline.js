@@ -22,7 +22,7 @@ function records(seen) {
 function render({ model, el }) {
   const data = model.get("data");
   const id = `eo-${Math.random().toString(36).slice(2, 10)}`; // two timelines on a page are told apart by it
-  const root = made("div", { class: "eo-timeline", role: "group", "aria-label": "Timeline of two batches" });
+  const root = made("div", { class: "eo-timeline eo-explorable", role: "group", "aria-label": "Timeline of two batches" });
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys: arrows would go from cell to cell
 
   // The switches, and which fault it is

@@ -8,14 +8,13 @@ browser, nothing is fetched, and no kernel is needed. Where there are no widgets
 
 from __future__ import annotations
 
-import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
+from labs.schedules.publish import live_picture, style_of, with_still
 from labs.schedules.svg import Drawing
 from labs.schedules.timeline.course import CRASH, FAULTS
 from labs.schedules.timeline.data import timeline_data
@@ -32,7 +31,7 @@ class Timeline(anywidget.AnyWidget):
     """The widget. `switches` is a text of 0 and 1 for the switches in their order, `place` the number of a place."""
 
     _esm = HERE / "timeline.js"
-    _css = HERE / "timeline.css"
+    _css = style_of(HERE / "timeline.css")
     data = traitlets.Dict().tag(sync=True)
     shown = traitlets.List(traitlets.Unicode()).tag(sync=True)
     switches = traitlets.Unicode().tag(sync=True)
@@ -51,13 +50,9 @@ class Timeline(anywidget.AnyWidget):
         return self.in_words()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        shown = super()._repr_mimebundle_(**kwargs)
-        bundle, *metadata = shown if isinstance(shown, tuple) else (shown,)
-        picture = self.still()._repr_html_()
         traits = {name: getattr(self, name) for name in ("shown", "switches", "fault", "place")}
-        live = picture.replace("<img ", f'<img {STILL}="{escape(json.dumps(traits))}" ', 1)
-        bundle = {**(bundle or {}), "text/plain": self.in_words(), "text/html": live}
-        return (bundle, *metadata) if metadata else bundle
+        html = live_picture(self.still(), STILL, traits)
+        return with_still(super()._repr_mimebundle_(**kwargs), self.in_words(), html)
 
 
 def timeline(
