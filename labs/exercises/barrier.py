@@ -41,32 +41,16 @@ def with_orders(tried: Callable[[OnBarrier], Explored]) -> Callable[[Lab, Scenar
         if not run.well:
             return ended_badly(scenario, History([run]), began)
         [answer] = [event for event in run.events if event["kind"] == "answer"]
-        finding = _Finding(scenario, began)
         try:
             explored = tried(from_table(answer.get("table")))
         except NoTable as error:
-            return finding(Grade.UNKNOWN, detail=str(error))
+            return scenario.finding(began, grade=Grade.UNKNOWN, detail=str(error))
         if order := explored.shortest:
             steps = f"{len(order.deliveries)} deliveries, the fewest in which it goes wrong"
-            return finding(Grade.FAILED, detail=steps, **_shown(order))
-        return finding(Grade.PASSED, detail=f"none of {explored.states:,} states is wrong")
+            return scenario.finding(began, grade=Grade.FAILED, detail=steps, **_shown(order))
+        return scenario.finding(began, grade=Grade.PASSED, detail=f"none of {explored.states:,} states is wrong")
 
     return judge
-
-
-class _Finding:
-    def __init__(self, scenario: Scenario, began: float):
-        self._scenario, self._began = scenario, began
-
-    def __call__(self, grade: Grade, **told: object) -> Finding:
-        seconds = round(time.time() - self._began, 1)
-        return Finding(
-            scenario=self._scenario.name,
-            action=self._scenario.action,
-            seconds=seconds,
-            grade=grade,
-            **told,  # type: ignore[arg-type]
-        )
 
 
 def _shown(order: Order) -> dict[str, object]:

@@ -34,7 +34,7 @@ def the_steps(lab: Lab, scenario: Scenario) -> Finding:
     """Call batch() in the student's process, and read what it returned."""
     began = time.time()
     run = lab.process.run("batch", {}, began)
-    finding = partial(_finding, scenario, began, timeline=timeline([(1, event) for event in run.events]))
+    finding = partial(scenario.finding, began, timeline=timeline([(1, event) for event in run.events]))
     if not run.well:
         return ended_badly(scenario, History([run]), began)
     [answer] = [event for event in run.events if event["kind"] == "answer"]
@@ -62,8 +62,8 @@ def nobody_disturbs(lab: Lab, scenario: Scenario) -> Finding:
         symptom = LOST
     detail = f"one driver alone: {len(set(seen))} of {records} records are published"
     if not symptom:
-        return _finding(scenario, began, grade=Grade.PASSED, detail=detail)
-    return _finding(scenario, began, **_shown(schedule._replace(anomaly=symptom), records), detail=detail)
+        return scenario.finding(began, grade=Grade.PASSED, detail=detail)
+    return scenario.finding(began, **_shown(schedule._replace(anomaly=symptom), records), detail=detail)
 
 
 def in_every_interleaving(lab: Lab, scenario: Scenario) -> Finding:
@@ -71,11 +71,11 @@ def in_every_interleaving(lab: Lab, scenario: Scenario) -> Finding:
     began = time.time()
     stage, found = lab.kept["found"] = every_interleaving(lab.kept["stage"])
     if not found.anomaly:
-        return _finding(scenario, began, grade=Grade.PASSED, detail=f"none of {found.states:,} states is wrong")
+        return scenario.finding(began, grade=Grade.PASSED, detail=f"none of {found.states:,} states is wrong")
     older = "" if stage == lab.kept["stage"] else f" {OLDER}"
     steps = len(found.schedule.events)
     detail = f"the shortest way there has {steps} steps{older}; {found.states:,} states were tried to find it"
-    return _finding(scenario, began, **_shown(found.schedule, _due(found.schedule)), detail=detail)
+    return scenario.finding(began, **_shown(found.schedule, _due(found.schedule)), detail=detail)
 
 
 def on_kafka(lab: Lab, scenario: Scenario) -> Finding:
@@ -84,7 +84,7 @@ def on_kafka(lab: Lab, scenario: Scenario) -> Finding:
     stage, found = lab.kept["found"]
     with replay_bench() as bench:
         told = _replayed(stage, found, bench) if found.anomaly else _walked(lab.kept["stage"], bench)
-    return _finding(scenario, began, **told)
+    return scenario.finding(began, **told)
 
 
 def _replayed(stage: Stage, found: Explored, bench: ReplayBench) -> dict[str, Any]:
@@ -116,11 +116,6 @@ def _walked(stage: Stage, bench: ReplayBench) -> dict[str, Any]:
             return {"grade": Grade.UNKNOWN, "detail": detail, "timeline": _lines(drawn.schedule)}
         steps += len(drawn.schedule.events)
     return {"grade": Grade.PASSED, "detail": f"Kafka did what the model says in all {steps} steps of two random walks"}
-
-
-def _finding(scenario: Scenario, began: float, **told: Any) -> Finding:
-    seconds = round(time.time() - began, 1)
-    return Finding(scenario=scenario.name, action=scenario.action, seconds=seconds, **told)
 
 
 def _shown(schedule: Schedule, due: int) -> dict[str, Any]:

@@ -110,8 +110,7 @@ def conclude(
 ) -> Finding:
     """Judge what lies there after the last run. `hidden` says what a reader cannot see past, if anything."""
     last = history.runs[-1]
-    seconds = round(time.time() - began, 1)
-    finding = partial(Finding, scenario=scenario.name, action=scenario.action, seconds=seconds)
+    finding = partial(scenario.finding, began)
     if not last.well:
         return ended_badly(scenario, history, began)
     if history.runs[0].did_nothing:
@@ -158,10 +157,8 @@ def ended_badly(scenario: Scenario, history: History, began: float) -> Finding:
     else:
         detail = one_line(last.detail, 500) + (f", {when}" if last.judged and start > 1 else "")
     output = "".join(f"\n  | {one_line(line)}" for line in last.output.splitlines())
-    return Finding(
-        scenario=scenario.name,
-        action=scenario.action,
-        seconds=round(time.time() - began, 1),
+    return scenario.finding(
+        began,
         grade=Grade.FAILED if last.judged else Grade.UNKNOWN,
         symptom=last.ending,
         detail=detail + (f"\nits last output:{output}" if output else ""),

@@ -6,6 +6,7 @@ be there in the end, and how to read what is. The same trial is kept over all ru
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,11 @@ class Scenario:
     action: str
     judge: Callable[[Lab, Scenario], Finding]
     smoke: bool = False
+
+    def finding(self, began: float, **told: Any) -> Finding:
+        """Return what a judge that began at `began` (seconds since the epoch) has found: `told` is a Finding's rest."""
+        seconds = round(time.time() - began, 1)
+        return Finding(scenario=self.name, action=self.action, seconds=seconds, **told)
 
 
 @dataclass(frozen=True)
