@@ -61,8 +61,7 @@ class Task:
     __slots__ = ("channels", "name", "state")
 
     def __init__(self, name: str, state: TaskState):
-        self.name, self.state = name, state
-        self.channels = frozenset(each.source for each in start().channels if each.task == name)
+        self.name, self.state, self.channels = name, state, CHANNELS[name]
 
     @property
     def arrived(self) -> frozenset[str]:
@@ -177,6 +176,9 @@ def name_of(task: str) -> str:
     return task if task == TOTAL else f"task {task}"
 
 
+CHANNELS = {name: frozenset(each.source for each in start().channels if each.task == name) for name in TASKS}
+
+
 def deliveries(job: Job, on_barrier: OnBarrier) -> Iterator[tuple[Delivery, Job]]:
     """Yield what may happen next: the oldest element of any channel that is not blocked reaches its task."""
     for n, channel in enumerate(job.channels):
@@ -206,7 +208,7 @@ def _handled(channel: Channel, element: str, before: TaskState, on_barrier: OnBa
 
 def _remembered(on_barrier: OnBarrier) -> OnBarrier:
     """Return a function that does the same and asks on_barrier once in each situation."""
-    known = functools.cache(functools.partial(answered, on_barrier))
+    known = functools.cache(functools.partial(_answered, on_barrier))
 
     def call(task: Task, channel: str) -> None:
         task.state = known(task.name, task.state, channel)
@@ -214,7 +216,7 @@ def _remembered(on_barrier: OnBarrier) -> OnBarrier:
     return call
 
 
-def answered(on_barrier: OnBarrier, name: str, state: TaskState, channel: str) -> TaskState:
+def _answered(on_barrier: OnBarrier, name: str, state: TaskState, channel: str) -> TaskState:
     """Return the task after on_barrier. Raises BarrierError where that depends on more than task and channel."""
     task, once_more = Task(name, state), Task(name, state)
     for each in (task, once_more):
@@ -261,14 +263,12 @@ class Order:
 class Explored:
     """What came of all orders: how many states, the least and the most that a task counts after a restore.
 
-    `shortest` is the shortest order that goes wrong, `worst` the shortest of those in which a count is farthest off;
-    both are None where none goes wrong.
+    `shortest` is the shortest order that goes wrong, None where none does.
     """
 
     states: int
     counts: dict[str, tuple[int, int]]
     shortest: Order | None
-    worst: Order | None
 
     @property
     def anomaly(self) -> str:
@@ -278,24 +278,22 @@ class Explored:
 def explore_orders(on_barrier: OnBarrier) -> Explored:
     """Try every order of deliveries. Raises BarrierError, and what on_barrier raises."""
     came_from: dict[Job, tuple[Job, Delivery] | None] = {start(): None}
-    queue, shortest, worst, farthest = deque(came_from), None, None, 0
-    call = _remembered(on_barrier)
+    queue, shortest, call = deque(came_from), None, _remembered(on_barrier)
     seen: dict[str, set[int]] = {name: set() for name in TASKS}
     while queue:
         job = queue.popleft()
         following = list(deliveries(job, call))
-        anomaly, counts, off = _judged(job, bool(following))
+        anomaly, counts = _judged(job, bool(following))
         for name, count in counts.items():
             seen[name].add(count)
-        if anomaly and (shortest is None or off > farthest):
-            order = Order(_way_to(job, came_from), anomaly, counts)
-            shortest, worst, farthest = shortest or order, order, off
+        if anomaly and shortest is None:
+            shortest = Order(_way_to(job, came_from), anomaly, counts)
         for delivery, after in following:
             if after not in came_from:
                 came_from[after] = job, delivery
                 queue.append(after)
     ranges = {name: (min(each), max(each)) for name, each in seen.items() if each}
-    return Explored(len(came_from), ranges, shortest, worst)
+    return Explored(len(came_from), ranges, shortest)
 
 
 def follow(on_barrier: OnBarrier, turn: Callable[[Delivery], int]) -> list[tuple[Delivery, Job]]:
@@ -314,20 +312,20 @@ def barriers_together(on_barrier: OnBarrier) -> Explored:
         return 1 if delivery.element == BARRIER else 2 * (delivery.source in delivery.before.arrived)
 
     way = follow(on_barrier, turn)
-    anomaly, counts, _ = _judged(way[-1][1], False)
+    anomaly, counts = _judged(way[-1][1], False)
     wrong = Order(tuple(delivery for delivery, _ in way), anomaly, counts) if anomaly else None
-    return Explored(len(way) + 1, {name: (count, count) for name, count in counts.items()}, wrong, wrong)
+    return Explored(len(way) + 1, {name: (count, count) for name, count in counts.items()}, wrong)
 
 
-def _judged(job: Job, goes_on: bool) -> tuple[str, dict[str, int], int]:
-    """Return (what is wrong or nothing, the counts after a restore if there is a checkpoint, how far they are off)."""
+def _judged(job: Job, goes_on: bool) -> tuple[str, dict[str, int]]:
+    """Return (what is wrong or nothing, the counts after a restore if there is a checkpoint)."""
     if not job.complete:
-        return ("" if goes_on else STUCK), {}, 0
+        return ("" if goes_on else STUCK), {}
     counts = restored(job)
     off = max((counts[name] - TRUTH[name] for name in TASKS), key=abs)
     if not off:
-        return ("" if goes_on or not any(each.waiting for each in job.channels) else STUCK), counts, 0
-    return (DOUBLED if off > 0 else LOST), counts, abs(off)
+        return ("" if goes_on or not any(each.waiting for each in job.channels) else STUCK), counts
+    return (DOUBLED if off > 0 else LOST), counts
 
 
 def _way_to(job: Job, came_from: dict[Job, tuple[Job, Delivery] | None]) -> tuple[Delivery, ...]:

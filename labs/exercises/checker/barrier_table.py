@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labs.schedules.barrier import OnBarrier, Task, TaskState, answered, barriers_together, explore_orders
+from labs.schedules.barrier import OnBarrier, Task, TaskState, barriers_together, explore_orders
 
 SETS = ("arrived", "blocked", "recording")
 
@@ -17,10 +17,10 @@ def answers(function: OnBarrier) -> list[list[Any]]:
     """Return [task, channel, state before, state after] for every situation that comes up. Raises what it raises."""
     table: dict[tuple[str, str, TaskState], TaskState] = {}
 
-    def noted(task: Task, channel: str) -> None:
-        before = task.state
-        task.state = answered(function, task.name, before, channel)
+    def noted(task: Task, channel: str) -> object:
+        before, answer = task.state, function(task, channel)
         table[task.name, channel, before] = task.state
+        return answer
 
     barriers_together(noted)
     explore_orders(noted)
