@@ -135,9 +135,8 @@ class DatabaseSink(SinkOutsideKafka):
     def _check_columns(self) -> None:
         """Raise SinkRefused if the table is another one than the sink was given, as an older version of it."""
         columns = inspect(self.engine).get_columns(self.table.name, self.table.schema)
-        found = {
-            column["name"].lower(): column["type"] for column in columns
-        }  # to some databases case is one, to others not
+        # To some databases case is one, to others not.
+        found = {column["name"].lower(): column["type"] for column in columns}
         if missing := [column.name for column in self.table.columns if column.name.lower() not in found]:
             raise SinkRefused(
                 f"sink {self.name!r} refuses to write: table {self.table.fullname!r} is in the database without "
