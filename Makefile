@@ -33,18 +33,18 @@ demo: $(READY)   ## run the pipeline, crash it, audit it, plot it
 	$(BIN)/python -m labs demo
 
 check: lint types  ## between two edits, one minute: style, types, and the tests that start nothing
-	$(PYTEST) -q $(SHARED) -m "not bench and not long"
+	$(PYTEST) -q $(SHARED) -m "not bench and not long and not soak"
 
 test: lint types  ## before a change is handed in, ten minutes: each promise once, on a real Kafka and Spark; lessons 00 to 06
-	$(PYTEST) $(SHARED) -m "not long" --durations 25
+	$(PYTEST) $(SHARED) -m "not long and not soak" --durations 25
 
-test-all: test  ## everything, most of an hour: after make test every crash, fault and engine, every lesson and exercise
-	$(PYTEST) $(SHARED) -m long --durations 25
+test-all: test  ## most of an hour: after make test every crash, fault and engine, every lesson and exercise, once
+	$(PYTEST) $(SHARED) -m "long and not soak" --durations 60
 
 tests: $(READY)  ## all tests, or some of them: make tests TESTS=tests/sink
 	$(PYTEST) $(SHARED) --durations 25 $(TESTS)
 
-soak: $(READY)   ## what is long by nature, for a night: chaos under ten seeds, each crash test a hundred times
+soak: $(READY)   ## for a night: every test with all its parameters, chaos under ten seeds, crash tests a hundred times
 	$(BIN)/python -m labs soak
 
 lab: $(READY)    ## open your desk in JupyterLab: the lessons, to be worked on, in the folder my-lab

@@ -9,6 +9,8 @@ import os
 import signal
 import threading
 import uuid
+import zlib
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +76,7 @@ def pytest_collection_modifyitems(items):
         alone = parameters.get("notebook") or parameters.get("change")  # a lesson brings a bench of its own
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(alone or item.location[0])))
+    leave_to_soak(items)
     unmarked = [
         item.nodeid
         for item in items
@@ -82,6 +85,21 @@ def pytest_collection_modifyitems(items):
     ]
     if unmarked:
         raise pytest.UsageError("these start something, and are to be marked bench or long:\n" + "\n".join(unmarked))
+
+
+def leave_to_soak(items):
+    """Of a long test with several sets of parameters, mark all but one as soak; each lesson stays.
+
+    Which one is kept depends on the test's name, so that all kinds of sinks and writers are among those that are.
+    """
+    variants = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("long") and hasattr(item, "callspec") and "notebook" not in item.callspec.params:
+            variants[item.nodeid.partition("[")[0]].append(item)
+    for name, several in variants.items():
+        kept = zlib.crc32(name.encode()) % len(several)
+        for item in several[:kept] + several[kept + 1 :]:
+            item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 lessons, crash tests.
 
 Ten seeds of three minutes take about 50 minutes, and more on a cluster whose executors write; ten sessions about 15,
-the kills about 15, the changes about 40, a hundred repeats of the crash tests about three hours on two cores.
+the kills about 15, the changes about 40, the tests with all their parameters about two hours, a hundred repeats of the
+crash tests about three hours on two cores.
 It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
 """
 
@@ -18,8 +19,7 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --sessions 1 --walks 1 --kills 3 --no-changes --repeats 1  try it out
-  python -m labs soak --seeds 0 --sessions 0 --walks 0 --kills 0 --no-changes --tests tests/sink  one part, 100 times
+  python -m labs soak --seeds 1 --sessions 1 --walks 1 --kills 3 --no-changes --no-variants --repeats 1  try it out
 
 The exit code is 0 only if every audit was valid and every test passed.
 """
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=30, metavar="N", help="at a point (default: %(default)s)")
     parser.add_argument("--changes", action=argparse.BooleanOptionalAction, default=True, help="and interruptions")
+    parser.add_argument("--variants", action=argparse.BooleanOptionalAction, default=True, help="tests marked soak")
     parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
     parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
     parser.add_argument("--output", type=Path, default=Path("out/soak"), metavar="DIR", help="(default: %(default)s)")
@@ -86,5 +87,7 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
         yield "changes", [*pytest, "tests/test_changes.py"]
         yield "interruptions", [*pytest, "tests/desk/test_interrupted.py"]
         yield "cells-twice", [*pytest, "tests/test_run_again.py"]
+    if arguments.variants:
+        yield "variants", [*python, "pytest", "-q", "-p", "no:cacheprovider", "-m", "soak"]
     for n in range(1, arguments.repeats + 1):
         yield f"repeat-{n}", [*python, "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]

@@ -75,6 +75,7 @@ def test_the_same_kill_doubles_the_control_and_loses_nothing(engine, broker, tmp
     assert audit.duplicated > 0, f"in none of {TRIES} runs; the last: {audit}"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("engine", "loses"), [(name, name == "flink") for name in USABLE])
 def test_an_outage_longer_than_the_transactions_loses_what_was_noted_before_its_commit(engine, loses, tmp_path):
     with proxied_broker() as (broker, proxy):

@@ -40,6 +40,7 @@ def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_dou
     assert verdict.valid, verdict
 
 
+@pytest.mark.soak
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_seeded_sigkills_at_least_once_lose_nothing_and_double_what_the_checkpoint_predicts(job_options, classroom_log):
@@ -97,6 +98,7 @@ def test_killed_job_leaves_no_temporary_file(job_options, tmp_path, monkeypatch)
     assert not list(place.iterdir())
 
 
+@pytest.mark.soak
 @pytest.mark.long
 def test_ctrl_c_while_spark_works_is_one_line(job_options):
     with JobProcess(**job_options) as job:

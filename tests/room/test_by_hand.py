@@ -81,6 +81,7 @@ def test_struck_on_its_page(browser):
         browser.get("about:blank")
 
 
+@pytest.mark.soak
 def test_struck_in_a_jupyterlab(browser, jupyterlab):
     cells = [f"from labs.room.live import room\nhere = room(**{OPTIONS!r})\nhere", "here.close()"]
     jupyterlab.open(browser, cells, "by hand.ipynb")

@@ -123,6 +123,7 @@ def test_the_state_says_whether_a_spare_is_wanted(room):
         assert room.state["spare"] is wanted
 
 
+@pytest.mark.soak
 def test_without_a_checkpoint_everything_comes_again(room):
     begin(room, "no checkpoint", Until("delivered", 12))
     before = room.state["verdict"]["delivered"]
@@ -132,6 +133,7 @@ def test_without_a_checkpoint_everything_comes_again(room):
     assert differences(room.state) == []
 
 
+@pytest.mark.soak
 def test_a_deleted_checkpoint_is_refused_by_the_marker(room):
     begin(room, "+ batch marker", Do("delete-checkpoint"), Until("refused"))
     state = room.wait(lambda state: strikes(state)["delete-checkpoint"])

@@ -147,6 +147,7 @@ def test_executor_sends_again_what_the_network_lost(trial, kafka, lose):
     assert trial.audit().valid, trial.audit()
 
 
+@pytest.mark.soak
 def test_rows_of_an_executor_that_arrive_twice_are_there_once(trial, kafka):
     trial = trial(partitions=2)
     twice = kafka[1].hold_next_request(Request.PRODUCE, transactional_id=trial.topic)  # and the executor sends it again
@@ -174,6 +175,7 @@ def test_driver_killed_at_any_point_of_a_batch_neither_loses_nor_doubles(trial, 
     assert trial.audit().valid, trial.audit()
 
 
+@pytest.mark.soak
 def test_driver_notices_by_itself_that_a_stage_ran_again(trial):
     trial = trial(partitions=2)
     late = trial.begin_and_stop_in_the_middle(StagesNotTold)
@@ -196,6 +198,7 @@ def silence(trial, broker, file: Path, sink=ExactlyOnceKafkaSink):
     return late
 
 
+@pytest.mark.soak
 def test_other_jobs_go_on_while_kafka_is_frozen_in_the_middle_of_a_batch(trial, kafka, tmp_path):
     trial = trial(partitions=2)
     late = silence(trial, kafka[0], tmp_path / "others")
@@ -215,6 +218,7 @@ def test_mutant_that_takes_what_a_repeated_task_has_done_loses_rows(trial, sink,
     assert trial.audit().lost, trial.audit()
 
 
+@pytest.mark.soak
 def test_mutant_that_writes_again_what_kafka_was_silent_for_and_has_not_aborted_loses_rows(trial, kafka, tmp_path):
     trial = trial(partitions=2)
     silence(trial, kafka[0], tmp_path / "others", SilenceNotAborted)
@@ -222,6 +226,7 @@ def test_mutant_that_writes_again_what_kafka_was_silent_for_and_has_not_aborted_
     assert trial.audit().lost, trial.audit()
 
 
+@pytest.mark.soak
 def test_mutant_that_does_not_hand_out_rows_by_partition_is_found_out(trial):
     trial = trial(partitions=2)
     trial.begin(NotHandedOut)

@@ -156,6 +156,7 @@ def test_leader_killed_in_the_middle_of_a_batch(trial):
     assert trial.audit().valid, trial.audit()
 
 
+@pytest.mark.soak
 def test_two_killed_in_the_middle_of_a_batch_and_back(trial):
     trial.stop_halfway()
     trial.cluster.kill(0)

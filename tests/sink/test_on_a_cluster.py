@@ -21,6 +21,7 @@ CRASH = Fault("after_commit", 4, "kill")
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"  # Spark's own imitation: master and workers in the driver's JVM
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_killed_driver_and_killed_executor_neither_lose_nor_double(job_options, classroom_log):
     options = job_options | {"environment": {"SPARK_MASTER": LOCAL_CLUSTER}}

@@ -144,6 +144,7 @@ def test_sink_with_tls_and_a_password_publishes_once_across_a_crash(
     assert sorted(int(message.value()) for message in read_committed(secured, topic, 2 * ROWS)) == list(range(2 * ROWS))
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_executors_of_a_cluster_log_in_and_publish_once_though_the_driver_is_killed(secured, topic, tmp_path):
     login = secured.options | {"sasl_mechanism": "SCRAM-SHA-512", "sasl_password": "open sesame"}
