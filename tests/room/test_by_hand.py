@@ -72,6 +72,7 @@ def strike_by_hand(hand: Hand) -> None:
     assert hand.number("lost") == 0 < hand.number("duplicated")
 
 
+@pytest.mark.soak
 def test_struck_on_its_page(browser):
     with RoomPage(cell_of(OPTIONS)) as page:
         page.await_ready()

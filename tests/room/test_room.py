@@ -65,6 +65,7 @@ def test_a_kill_and_a_late_commit_do_no_harm_with_the_marker(room, tmp_path):
         room.finish()
 
 
+@pytest.mark.soak
 def test_the_same_kill_doubles_the_batch_in_flight_with_a_checkpoint_alone(room):
     audit = play(room, WITHOUT_MARKER)
     assert audit is not None

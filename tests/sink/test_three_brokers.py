@@ -28,6 +28,7 @@ def in_sync(servers: str) -> bool:
     return all(set(p.isrs) == set(p.replicas) for topic in topics for p in topic.partitions.values())
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_any_one_down_the_pipeline_goes_on_and_two_down_it_waits_without_loss(tmp_path):
     with Broker(nodes=3) as cluster:
