@@ -1,19 +1,22 @@
-"""Rows leave Spark in Arrow batches, as they come.
+"""Reads the rows of a DataFrame in Arrow batches, while Spark still computes later ones.
 
-Guarantee: Spark never waits for the reader. It hands results out on the one thread that schedules all of its jobs, so
-a reader that pauses would hold up every job of the application; here a thread always takes them, into a `Spool`.
+Guarantee: Spark never waits for the reader. Spark sends results on the one thread that schedules all of its jobs, so a
+reader that pauses would block every job of the application. Here a thread always receives them, into a `Spool`.
 
-Where it stops: Spark collects a whole partition before it hands out its first row, and refuses results of more than
+Limitations: Spark collects a whole partition before it hands out its first row, and refuses results of more than
 `spark.driver.maxResultSize` (1 GiB unless set) in one micro-batch.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, NamedTuple
 
 import pyarrow
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
@@ -22,22 +25,127 @@ from pyspark.sql.pandas.serializers import ArrowCollectSerializer
 from pyspark.util import local_connect_and_auth
 
 from exactly_once_kafka.errors import BatchFailed
-from exactly_once_kafka.spool import IN_MEMORY, Closed, Spool
+
+IN_MEMORY = 64 << 20  # bytes
+
+
+class Closed(Exception):
+    """Nobody reads the spool any more."""
+
+
+class _OnDisk(NamedTuple):
+    offset: int
+    length: int
+
+
+class Spool:
+    """A queue of batches: at most `in_memory` bytes of them, or one larger batch, in memory; the others in a file."""
+
+    def __init__(self, in_memory: int = IN_MEMORY):
+        self._limit, self._held = in_memory, 0
+        self._waiting: deque[pyarrow.RecordBatch | _OnDisk] = deque()
+        self._changed = threading.Condition()
+        self._file: IO[bytes] | None = None  # it has no name, so it disappears with this process, even after a crash
+        self.end_of_file = self._on_disk = 0  # bytes in the file, and the number of batches in it not read yet
+        self._finished = self._closed = False
+        self._error: OSError | None = None
+        self.spilled = 0  # bytes that went through the file
+
+    def put(self, batch: pyarrow.RecordBatch) -> None:
+        """Add a batch. Raises Closed if nobody will read it."""
+        size = batch.nbytes
+        with self._changed:
+            if self._closed:
+                raise Closed
+            in_memory = self._held + size <= self._limit or not self._waiting
+            if in_memory:
+                self._held += size
+                self._waiting.append(batch)
+                self._changed.notify()
+        if not in_memory:
+            self._write(batch)
+
+    def finish(self) -> None:
+        """Say that no batch will follow."""
+        with self._changed:
+            self._finished = True
+            self._changed.notify()
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the batches as they come, until the last. Raises OSError if the file could not be written."""
+        while (batch := self._take()) is not None:
+            yield batch
+
+    def close(self) -> None:
+        """Discard the batches that were not read."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            if self._file:
+                self._file.close()
+
+    def _write(self, batch: pyarrow.RecordBatch) -> None:
+        message = batch.serialize()
+        with self._changed:
+            if self._closed:
+                raise Closed
+            try:
+                self._schema = batch.schema
+                if self._file is None:
+                    self._file = tempfile.TemporaryFile(prefix="exactly-once-kafka-", buffering=0)  # noqa: SIM115
+                _write_all(self._file.fileno(), message, self.end_of_file)
+            except OSError as error:
+                self._error = error
+                self._changed.notify()
+                raise Closed from error
+            self._waiting.append(_OnDisk(self.end_of_file, message.size))
+            self.end_of_file += message.size
+            self._on_disk += 1
+            self.spilled += message.size
+            self._changed.notify()
+
+    def _take(self) -> pyarrow.RecordBatch | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._finished or self._error)
+            if self._error:
+                raise self._error
+            if not self._waiting:
+                return None
+            batch = self._waiting.popleft()
+            if isinstance(batch, _OnDisk):
+                return self._read(batch)
+            self._held -= batch.nbytes
+            return batch
+
+    def _read(self, place: _OnDisk) -> pyarrow.RecordBatch:
+        assert self._file
+        message = os.pread(self._file.fileno(), place.length, place.offset)
+        self._on_disk -= 1
+        if not self._on_disk:
+            self.end_of_file = 0  # all of it was read: write from its beginning again
+        return pyarrow.ipc.read_record_batch(pyarrow.py_buffer(message), self._schema)
+
+
+def _write_all(file: int, message: pyarrow.Buffer, offset: int) -> None:
+    unwritten = memoryview(message)
+    while unwritten:
+        written = os.pwrite(file, unwritten, offset)
+        unwritten, offset = unwritten[written:], offset + written
 
 
 class ArrowRows:
     """Rows that Spark has begun to compute, in Arrow batches: iterate over it once, or close it.
 
     It is `DataFrame.toArrow` without the list that collects everything (pyspark/sql/pandas/conversion.py). Batches come
-    while later ones are still being computed, the partitions in no fixed order. An error in the query is raised at the
-    end, after the batches that preceded it: use nothing until then.
+    while Spark still computes later ones, the partitions in no fixed order. An error in the query is raised at the end,
+    after the batches that preceded it: no batch is valid before the iteration has ended.
     """
 
     def __init__(self, rows: DataFrame, in_memory: int = IN_MEMORY):
         answer = rows._jdf.collectAsArrowToPython()
-        # Spark begins when the connection is made, and what is not needed for that is asked for afterwards.
+        # Spark begins when the connection is made, so everything else comes after it.
         file, self._connection = local_connect_and_auth(answer[0], answer[1])
-        self._connection.settimeout(None)  # how long Spark computes is its own affair
+        self._connection.settimeout(None)  # Spark may compute for as long as it needs
         self._server = answer[2]
         self._spool, self._failures = Spool(in_memory), list[Exception]()
         self._drainer = threading.Thread(
@@ -53,7 +161,8 @@ class ArrowRows:
         except OSError as error:
             raise BatchFailed(
                 f"rows that Kafka has not taken yet cannot be kept in the temporary directory: {error}. Make room "
-                "there, or set TMPDIR to another, and restart the query: the batch is repeated and published once"
+                "there, or set TMPDIR to another directory, and restart the query: the batch is repeated and published "
+                "once"
             ) from error
         finally:
             self.close()
@@ -61,7 +170,7 @@ class ArrowRows:
             raise self._failures[0]
 
     def close(self) -> None:
-        """Have Spark stop, unless it is done."""
+        """Stop Spark's computation, unless it has finished."""
         if self._closed:
             return
         self._closed = True
@@ -70,8 +179,8 @@ class ArrowRows:
             self._connection.shutdown(socket.SHUT_RDWR)  # wakes the thread, if it waits for rows
         self._drainer.join()
         self._connection.close()
-        # The stream of a query that failed ends like any other, only too soon: nothing but this tells.
-        # A caller who stops early has an error of his own; Spark's complaint about that is not news.
+        # If the query fails, its stream only ends early, and `getResult` raises the error. A caller that stops early
+        # has an error of its own, so Spark's error about that is suppressed.
         with _explained() if self._finished else contextlib.suppress(Exception):
             self._server.getResult()
 
@@ -92,14 +201,14 @@ def _explained() -> Iterator[None]:
 
 def _drain(file: IO[bytes], spool: Spool, failures: list[Exception]) -> None:
     try:
-        # The last element is not a batch: it says in which order the batches would have to be put.
+        # The last element is not a batch: it is the order of the batches.
         for batch in ArrowCollectSerializer().load_stream(file):  # type: ignore[no-untyped-call]
             if isinstance(batch, pyarrow.RecordBatch):
                 spool.put(batch)
     except Closed:
         pass
     except Exception as error:
-        failures.append(error)  # Spark's own word on it, which `getResult` has, goes first
+        failures.append(error)  # if `getResult` raises, Spark's own error goes first
     finally:
         spool.finish()
         with contextlib.suppress(OSError):

@@ -1,15 +1,20 @@
-"""What the exactly-once sink says when it will not, or could not, publish a batch.
+"""The errors of the exactly-once sink, and what each error code of Kafka means for it.
 
-Kafka's answer decides which. A *permanent* error comes again with every restart until somebody changes something: that
-is SinkRefused. A *passing* one a restart mends: BatchFailed. The table below has each code of Kafka's protocol and of
-librdkafka, by its number, since older clients lack the newer names; a test compares it with both client libraries.
+A *permanent* error comes again with every restart until somebody changes something: the sink raises SinkRefused. A
+*passing* error can be gone after a restart: it raises BatchFailed. The tables below have each code of Kafka's protocol
+and of librdkafka by its number, since older clients lack the newer names; a test compares them with both libraries.
+
+An error of a call does not always say why its transaction failed; `root_error` asks librdkafka for the cause.
 """
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 FENCED = {
     KafkaError._FENCED,
@@ -23,23 +28,23 @@ NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 
 
 class SinkRefused(RuntimeError):
-    """No restart helps: publishing could lose or double rows, or Kafka would refuse them again. Somebody must act."""
+    """A restart alone does not help: the sink could lose or duplicate rows, or Kafka would refuse them again."""
 
 
 class RowRefused(SinkRefused, ValueError):
-    """A row of this batch cannot be published, and no restart will change that: the query or the place has to."""
+    """A row of this batch cannot be published until somebody changes the query or the destination."""
 
 
 class BatchFailed(RuntimeError):
-    """The batch was not published, or it is not known whether it was; restart the query and it is repeated."""
+    """The batch was not published, or it is not known whether it was. A restart of the query repeats it."""
 
 
-class Incomplete(RuntimeError):
-    """Tasks of the batch did not write each of its rows once."""
+class IncompleteWrite(RuntimeError):
+    """The tasks of the batch did not write each row exactly once."""
 
 
-class Undecidable(RuntimeError):
-    """Kafka left rows open that it took for decided, and nobody knows how they were to end: there is where they are."""
+class OutcomeUnknown(RuntimeError):
+    """Kafka left rows open, and does not know whether they were committed. The message lists their partitions."""
 
 
 class Meaning(NamedTuple):
@@ -50,28 +55,28 @@ class Meaning(NamedTuple):
 
 
 _SAID = "Kafka said: {said}"
-_CHANGE_OPTIONS = Meaning("Kafka or its client does not take what it is asked (" + _SAID + ")", "Change that option")
+_CHANGE_OPTIONS = Meaning("Kafka or its client rejects an option of the sink (" + _SAID + ")", "Change that option")
 _TOO_OLD = Meaning(
     "this Kafka lacks what the sink needs, or has it switched off (" + _SAID + ")",
-    "Use Kafka 2.5 or later, with the broker's features not held down",
+    "Use Kafka 2.5 or later, and do not downgrade the brokers' features",
 )
 _TOPIC_SETTINGS = Meaning("Kafka refuses the settings of a topic (" + _SAID + ")", "Create the topic yourself")
 _LOGIN = Meaning(
     "Kafka does not let the sink in (" + _SAID + ")",
-    "Change security_protocol and the sasl_ options to what the broker knows: mechanism, user and password",
+    "Change security_protocol and the sasl_ options to what the broker expects: mechanism, user and password",
 )
 _BAD_RECORD = Meaning(
     "Kafka refuses a row ("
     + _SAID
-    + "); a topic with cleanup.policy=compact takes none whose column 'key' is null or absent",
-    "Give each row a key, or have the topic not be compacted",
+    + "); a topic with cleanup.policy=compact takes no row whose column 'key' is null or absent",
+    "Give each row a key, or use a topic that is not compacted",
 )
 _TOO_LARGE = Meaning(
     "a row, or a batch of rows, is larger than the topic's max.message.bytes (" + _SAID + ")",
-    "Raise it, or set the sink's message_max_bytes to it",
+    "Raise max.message.bytes, or set the sink's message_max_bytes to the same",
 )
 
-# Each restart meets these again, until what is said here was done.
+# Each restart meets these again, until somebody has done what is said here.
 PERMANENT: dict[int, Meaning] = {
     -190: Meaning(  # _UNKNOWN_PARTITION
         "the column 'partition' of a row names a partition that the topic does not have (" + _SAID + ")",
@@ -80,8 +85,8 @@ PERMANENT: dict[int, Meaning] = {
     -186: _CHANGE_OPTIONS,  # _INVALID_ARG
     -181: Meaning(  # _SSL
         "TLS with Kafka fails (" + _SAID + ")",
-        "Change security_protocol and the ssl_ options to what the broker has: ssl_ca_location must name the "
-        "certificate that the broker's is signed with, and the broker's must be valid and have its address",
+        "Change security_protocol and the ssl_ options to what the broker expects: ssl_ca_location must name the "
+        "certificate that signed the broker's, and the broker's certificate must be valid and have its address",
     ),
     -171: _TOO_OLD,  # _UNKNOWN_PROTOCOL
     -170: _CHANGE_OPTIONS,  # _NOT_IMPLEMENTED
@@ -91,30 +96,23 @@ PERMANENT: dict[int, Meaning] = {
     -145: _CHANGE_OPTIONS,  # _NOT_CONFIGURED
     -138: _BAD_RECORD,  # _INVALID_DIFFERENT_RECORD
     10: _TOO_LARGE,  # MSG_SIZE_TOO_LARGE
-    12: Meaning(  # OFFSET_METADATA_TOO_LARGE
-        "the marker is larger than the broker's offset.metadata.max.bytes (" + _SAID + ")", "Raise it"
-    ),
     17: Meaning(  # TOPIC_EXCEPTION
-        "Kafka has no topics of such a name, or lets nobody write to it (" + _SAID + ")",
+        "Kafka does not allow a topic of this name, or lets no client write to it (" + _SAID + ")",
         "Give the sink another topic, or mend the column 'topic'",
     ),
     18: Meaning(  # RECORD_LIST_TOO_LARGE
         "a batch of rows is larger than the topic's segment.bytes (" + _SAID + ")",
-        "Raise it, or set the sink's batch_size below it",
+        "Raise segment.bytes, or set the sink's batch_size below it",
     ),
     21: _CHANGE_OPTIONS,  # INVALID_REQUIRED_ACKS
     24: Meaning(  # INVALID_GROUP_ID
-        "Kafka does not take the sink's name {name!r} for that of a group (" + _SAID + ")", "Give the sink another name"
-    ),
-    28: Meaning(  # INVALID_COMMIT_OFFSET_SIZE
-        "the marker is larger than what Kafka keeps for a group (" + _SAID + ")",
-        "Raise the broker's offset.metadata.max.bytes and the max.message.bytes of __consumer_offsets",
+        "Kafka does not accept the sink's name {name!r} as a group's (" + _SAID + ")", "Give the sink another name"
     ),
     32: Meaning(  # INVALID_TIMESTAMP
         "Kafka refuses the time of a record (" + _SAID + "): the clock of this machine, or of an executor's, is wrong; "
         "or the topic's message.timestamp.before.max.ms or message.timestamp.after.max.ms (1 hour, unless set) is too "
         "narrow",
-        "Set the clock, or widen them",
+        "Set the clock, or raise these settings",
     ),
     33: _LOGIN,  # UNSUPPORTED_SASL_MECHANISM
     34: _LOGIN,  # ILLEGAL_SASL_STATE
@@ -127,11 +125,11 @@ PERMANENT: dict[int, Meaning] = {
     43: Meaning(  # UNSUPPORTED_FOR_MESSAGE_FORMAT
         "the topic has records of a format without transactions (" + _SAID + ")", "Give the sink a new topic"
     ),
-    44: Meaning("a policy of the brokers forbids it (" + _SAID + ")", "Do as the policy says"),  # POLICY_VIOLATION
+    44: Meaning("a policy of the brokers forbids it (" + _SAID + ")", "Follow that policy"),  # POLICY_VIOLATION
     50: Meaning(  # INVALID_TRANSACTION_TIMEOUT
         "transaction_timeout_ms is {timeout_ms:.0f}, which is more than the broker's transaction.max.timeout.ms "
         "(900000, unless set) allows",
-        "Lower the one or raise the other",
+        "Lower transaction_timeout_ms or raise transaction.max.timeout.ms",
     ),
     54: _LOGIN,  # SECURITY_DISABLED
     58: _LOGIN,  # SASL_AUTHENTICATION_FAILED
@@ -140,10 +138,10 @@ PERMANENT: dict[int, Meaning] = {
     ),
     87: _BAD_RECORD,  # INVALID_RECORD
     114: Meaning(  # MISMATCHED_ENDPOINT_TYPE
-        "bootstrap_servers leads to controllers (" + _SAID + ")", "Name the brokers' own addresses there"
+        "bootstrap_servers names controllers (" + _SAID + ")", "Name the brokers' addresses there"
     ),
     115: Meaning(  # UNSUPPORTED_ENDPOINT_TYPE
-        "bootstrap_servers leads to what is no broker (" + _SAID + ")", "Name the brokers' addresses there"
+        "bootstrap_servers names something that is not a broker (" + _SAID + ")", "Name the brokers' addresses there"
     ),
 }
 
@@ -154,15 +152,15 @@ _REPLICAS = Meaning(
     "fewer replicas of a partition are in sync than its min.insync.replicas (" + _SAID + ")",
     "Bring its brokers back, or lower that setting, and restart the query",
 )
-# A restart mends these: Kafka is busy, or something has moved, or somebody else has taken over. Among them is what an
-# operator has to grant or to create: that may just have been done, and be seen a moment later.
+# A restart may help: Kafka is busy, a leader or coordinator has moved, or another producer has taken over. Missing
+# permissions and topics are here too, because a broker may see new ones a moment late.
 PASSING: dict[int, Meaning] = {
     **dict.fromkeys(
         (
             -199,  # _BAD_MSG
             -198,  # _BAD_COMPRESSION
             -197,  # _DESTROY
-            -196,  # _FAIL, also for whatever has no code
+            -196,  # _FAIL, also for errors without a code
             -195,  # _TRANSPORT
             -194,  # _CRIT_SYS_RESOURCE
             -193,  # _RESOLVE
@@ -258,17 +256,17 @@ PASSING: dict[int, Meaning] = {
     53: Meaning("WRITE to transactional id {name!r}", _GRANT),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 }
 
-# Answers to what a sink never asks, such as those to consumers in a group. Should one come all the same, it is treated
-# like a code that is not known: a restart may help.
+# Answers to requests that a sink never sends, such as those of consumers in a group. If one comes anyway, it is treated
+# like an unknown code: a restart may help.
 OF_OTHERS = {
-    *(-191, -179, -176, -175, -174, -168, -162, -161, -160, -159, -157, -156, -147, -143, -142, -141, 0, 4, 23, 26),
-    *(*range(61, 69), 73, 79, 81, 82, 84, 85, 86, *range(92, 97), 98, 99, 101, 102, 104, 107, 110, 111, 112),
-    *(*range(116, 120), *range(121, 129), *range(130, 134)),
+    *(-191, -179, -176, -175, -174, -168, -162, -161, -160, -159, -157, -156, -147, -143, -142, -141),
+    *(0, 4, 12, 23, 26, 28, *range(61, 69), 73, 79, 81, 82, 84, 85, 86, *range(92, 97), 98, 99),
+    *(101, 102, 104, 107, 110, 111, 112, *range(116, 120), *range(121, 129), *range(130, 134)),
 }
 
 
 def is_permanent(error: KafkaError) -> bool:
-    """Tell whether it comes again with every restart, until somebody changes something."""
+    """Tell whether the error comes again with every restart, until somebody changes something."""
     return error.code() in PERMANENT
 
 
@@ -285,7 +283,7 @@ def is_topic_missing(error: Exception) -> bool:
 def failure(
     error: Exception, name: str, batch_id: int, elapsed: float, timeout: float, by_token: bool = False
 ) -> SinkRefused | BatchFailed:
-    """Return what to raise for an error of Kafka's: it names the cause and the setting. Times in seconds.
+    """Return the exception for an error of Kafka: its message names the cause and the setting. Times in seconds.
 
     `by_token`: the sink logs in with tokens, and asks for another after a restart.
     """
@@ -294,7 +292,7 @@ def failure(
         why, to_do = _shown(PERMANENT[code], error, name, timeout)
         return SinkRefused(
             f"sink {name!r} refuses batch {batch_id}: {why}. No restart helps before that is changed. {to_do}, and "
-            "restart the query: the batch is published once then"
+            "restart the query: the batch is then published once"
         )
     why, to_do = _passing(error, name, elapsed, timeout)
     return BatchFailed(f"sink {name!r}, batch {batch_id}: {why}. {to_do}: the batch is repeated and published once")
@@ -307,12 +305,13 @@ def explain(error: KafkaError, name: str) -> str:
     return _passing(KafkaException(error), name, 0, float("inf"))[0]
 
 
-def undecided(error: Undecidable, siblings: str) -> str:
-    """Say what Kafka left open, and how to find out how it was to end: as its `siblings` did."""
+def undecided(error: OutcomeUnknown, siblings: str) -> str:
+    """Return the message: what Kafka left open, and how its `siblings` show whether it was committed."""
     return (
-        f"Kafka called a transaction complete, left rows of it open in {error}, and nobody knows any more how it "
-        f"ended. Read them with read_uncommitted. If {siblings} are to be seen with read_committed, it was committed: "
-        "copy them by hand. Then, or if it was aborted, have kafka-transactions.sh abort them, and restart the query"
+        f"Kafka reported a transaction as complete, left rows of it open in {error}, and no longer knows whether it "
+        f"was committed. Read these rows with read_uncommitted. If {siblings} are visible with read_committed, the "
+        "transaction was committed: copy the open rows by hand. Then, or if it was aborted, abort it there with "
+        "kafka-transactions.sh, and restart the query"
     )
 
 
@@ -331,8 +330,8 @@ def _shown(meaning: Meaning, error: Exception, name: str, timeout: float) -> tup
 
 def _passing(error: Exception, name: str, elapsed: float, timeout: float) -> tuple[str, str]:
     """Return what happened, and what to do for the batch to be repeated."""
-    if isinstance(error, Incomplete):
-        return f"{error}: it was aborted", "Restart the query"
+    if isinstance(error, IncompleteWrite):
+        return f"{error}: the transaction was aborted", "Restart the query"
     code, said = _code(error), _said(error)
     if code in FENCED and elapsed >= timeout:
         return (
@@ -354,8 +353,8 @@ def _passing(error: Exception, name: str, elapsed: float, timeout: float) -> tup
         )
     if code in NOT_LET_IN:
         return (
-            f"Kafka does not take the token that the sink logs in with ({said})",
-            "Restart the query, which asks for another token; if that is refused too, mend who gives them",
+            f"Kafka refuses the token that the sink logs in with ({said})",
+            "Restart the query, which asks for another token; if Kafka refuses that too, check the identity provider",
         )
     if code is None:
         return f"Kafka said: {error}", "Restart the query"
@@ -363,7 +362,96 @@ def _passing(error: Exception, name: str, elapsed: float, timeout: float) -> tup
         return f"Kafka said: {said} (error {code}, which this sink does not know)", "Restart the query"
     why, to_do = _shown(PASSING[code], error, name, timeout)
     if to_do == _GRANT:
-        # Whoever met it may have said more exactly what is not allowed.
+        # `with_operation` may have said more exactly what is not allowed.
         why = said if said.startswith("not allowed") else f"not allowed to {why}"
         why = f"{why} (Kafka said: {said})"
     return why, to_do
+
+
+ONE_ANSWER = 5  # seconds
+GONE = 5  # seconds for which a broker may not know a topic: a broker may hear late of a new one
+ASK = 1  # second, from one look at the topics to the next
+NO_CAUSE = {KafkaError._STATE, KafkaError._NOT_CONFIGURED}  # the transaction has not failed, or there is none
+
+
+@contextlib.contextmanager
+def root_error(producer: Producer, topic: str | None) -> Iterator[None]:
+    """Replace a KafkaException in the block by the one that made the producer's open transaction fail.
+
+    If the producer is fenced or may not write to the topic, librdkafka only says of its rows that they were "purged",
+    or that there was a "fatal error".
+    """
+    try:
+        yield
+    except KafkaException as error:
+        cause = _failure_of_transaction(producer) or error.args[0]
+        if topic:
+            cause = why_unknown(producer, topic, cause)
+        which = f"topic {topic!r}" if topic else "a topic named in the column 'topic'"
+        raise KafkaException(with_operation(cause, f"WRITE to {which}", topic)) from error
+
+
+def why_unknown(producer: Producer, topic: str, error: KafkaError) -> KafkaError:
+    """Return Kafka's own error for a topic that the client does not know: it is missing, or its name is not valid."""
+    if error.code() in NO_SUCH_TOPIC:
+        with contextlib.suppress(KafkaException):
+            return producer.list_topics(topic, timeout=ONE_ANSWER).topics[topic].error or error
+    return error
+
+
+class AbsenceTimer:
+    """Tells that something is gone: it was missing for GONE seconds, and not seen in between."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def seen(self) -> None:
+        self._since = None
+
+    def missed(self) -> bool:
+        """Note that it is missing now, and tell whether it is gone."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= GONE
+
+
+class Absence:
+    """Notices that a topic is gone while a client waits for it: librdkafka would wait until the time is up."""
+
+    def __init__(self, client: Producer | Consumer, topics: Collection[str]):
+        self._client, self._timers = client, {topic: AbsenceTimer() for topic in topics}
+        self._asked = time.monotonic()
+
+    def look(self) -> None:
+        """Raise KafkaException, which names the topic, if Kafka has not known one of them for GONE seconds."""
+        if time.monotonic() - self._asked < ASK:
+            return
+        for topic, timer in self._timers.items():
+            try:
+                error = self._client.list_topics(topic, timeout=ASK).topics[topic].error
+            except KafkaException:  # no answer
+                continue
+            if error is None or error.code() not in NO_SUCH_TOPIC:
+                timer.seen()
+            elif timer.missed():
+                said = f"topic {topic!r} no longer exists: it was deleted, or deleted and created again"
+                raise KafkaException(KafkaError(error.code(), said))
+        self._asked = time.monotonic()
+
+
+def with_operation(error: KafkaError, operation: str, topic: str | None = None) -> KafkaError:
+    """Return the error with the topic in its text, or with the operation if that is not allowed."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return KafkaError(error.code(), f"not allowed to {operation}")
+    if topic is None or any(form in error.str() for form in (f"{topic!r}", f" {topic} [")):
+        return error
+    return KafkaError(error.code(), f"topic {topic!r}: {error.str()}")
+
+
+def _failure_of_transaction(producer: Producer) -> KafkaError | None:
+    try:
+        producer.begin_transaction()  # always refused, since one is open; if that one has failed, the refusal says why
+    except KafkaException as answer:
+        return None if answer.args[0].code() in NO_CAUSE else answer.args[0]
+    return None

@@ -15,16 +15,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
-from exactly_once_kafka.arrow_rows import ArrowRows
+from exactly_once_kafka.arrow_rows import IN_MEMORY, ArrowRows
 from exactly_once_kafka.errors import BatchFailed
 from exactly_once_kafka.names import check_case, check_topic
-from exactly_once_kafka.spool import IN_MEMORY
 
 Tags = Sequence[tuple[str, str]]
 Headers = list[tuple[str, Any]]
 KafkaRow = tuple[str, bytes | None, bytes | None, int, Headers | None]  # topic, value, key, partition (-1: by key), …
 
-# A value need not be UTF-8, and Python's strings are: what Spark calls a string leaves it as its bytes.
+# A string leaves Spark as bytes: it need not be valid UTF-8, and Python could not decode it then.
 AS_BYTES = {
     "value": "binary",
     "key": "binary",
@@ -36,7 +35,7 @@ BYTES_OF = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.
 
 
 def check_columns(rows: DataFrame, topic: str | None) -> None:
-    """Raise ValueError unless the rows can be Kafka records. The types are those that Spark's own writer takes."""
+    """Raise ValueError unless the rows can be Kafka records. The types are those that Spark's own writer accepts."""
     types = {field.name: field.dataType for field in rows.schema.fields}
     check_case(tuple(types))
     needed = ["value"] if topic else ["value", "topic"]
@@ -75,11 +74,11 @@ def as_bytes(rows: DataFrame, topic: str | None) -> DataFrame:
     return rows.select(*(col(column).cast(AS_BYTES[column]).alias(column) for column in _columns(rows, topic)))
 
 
-class KafkaBatches:
+class BatchRows:
     """The rows of a micro-batch that go to `topic`, as `as_bytes` describes them, in Arrow batches.
 
-    Iterate over it once, or close it. Arrow calls a string's bytes binary at no cost; that Spark does so takes as long
-    as a small batch takes to write.
+    Iterate over it once, or close it. Arrow casts the strings to bytes, at no cost; the same cast in Spark takes as
+    long as writing a small batch.
     """
 
     def __init__(self, rows: DataFrame, topic: str | None):
@@ -87,14 +86,14 @@ class KafkaBatches:
         self._computed: ArrowRows | list[pyarrow.RecordBatch] | None = None
 
     def begin(self) -> None:
-        """Have Spark compute the rows, unless it has begun: there may be something to do meanwhile."""
+        """Start Spark's computation of the rows, unless it has begun; the caller can do something else meanwhile."""
         if not self.begun:
             self._computed = ArrowRows(self._needed())
 
     def begin_if_few(self, most: int) -> None:
-        """Have Spark compute the rows if they are at most so many, and few bytes; it looks for one more, no further.
+        """Compute the rows now if there are at most `most` and they fit in IN_MEMORY; Spark computes one more at most.
 
-        A failure counts as "not few": if it is the query's own, it comes again when the rows are computed.
+        A failure counts as "too many": if the query itself fails, it fails again when all rows are computed.
         """
         computed, rows, size = list[pyarrow.RecordBatch](), 0, 0
         with (
@@ -125,11 +124,11 @@ class KafkaBatches:
 
     @property
     def begun(self) -> bool:
-        """Tell whether Spark computes them for the driver, or has done so."""
+        """Tell whether Spark computes the rows for the driver, or has done so."""
         return self._computed is not None
 
     def close(self) -> None:
-        """Have Spark stop, if it has begun."""
+        """Stop Spark's computation, if it has begun."""
         if isinstance(self._computed, ArrowRows):
             self._computed.close()
 
@@ -141,13 +140,13 @@ def _columns(rows: DataFrame, topic: str | None) -> list[str]:
 def kafka_rows(
     batches: Iterable[pyarrow.RecordBatch], topic: str | None, tags: Tags = ()
 ) -> Iterator[Iterable[KafkaRow]]:
-    """Yield the rows of each of the KafkaBatches. A `topic` given here goes for all of them.
+    """Yield the rows of each Arrow batch. If `topic` is given, all rows go there.
 
     `tags` are headers that every row gets besides its own; if there are any, the last row gets `batch_rows` too,
-    the number of all rows. Raises ValueError for a null where Kafka knows none.
+    the number of all rows. Raises ValueError for a null that a Kafka record cannot have.
     """
     of_all, count = list(tags), 0
-    for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
+    for batch, is_last in with_is_last(batch for batch in batches if batch.num_rows):
         count += batch.num_rows
         columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
         topics = itertools.repeat(topic) if topic else map(topic_of_row, columns["topic"])
@@ -163,7 +162,7 @@ def kafka_rows(
         yield zip(topics, columns["value"], keys, partitions, headers, strict=False)
 
 
-def knowing_the_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
+def with_is_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
     """Yield each batch and whether it is the last one."""
     waiting = next(batches, None)
     for batch in batches:

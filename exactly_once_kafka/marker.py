@@ -1,8 +1,12 @@
-"""Where a sink keeps its marker: a record in a compacted topic, in the same transaction as the rows.
+"""A sink's marker: a record in a compacted topic, written in the same transaction as the rows.
 
 Key = the sink's name; value = JSON {batch_id, query_id, plan}, which any consumer can read. A compacted topic keeps
-the newest record of each key for good, so that a query may rest as long as it likes. The newest counts, whoever brought
-it there: a mirror or a backup writes markers as plain records, with no commit behind each.
+the newest record of each key forever, so a query may be stopped for any time. The newest record counts, even if no
+transaction wrote it: a mirror or a backup copies markers as plain records.
+
+Without a marker the sink may write only batch 0, and only if nothing was ever published. A topic without a marker
+proves that only if it is the topic that the query began with. So the sink notes the topic's id in the checkpoint before
+it publishes anything (`ensure_marker_topic`).
 """
 
 from __future__ import annotations
@@ -10,19 +14,19 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from exactly_once_kafka.batch import ADOPTED, REAL_TIME, Marker
-from exactly_once_kafka.cause import Absence, named, true_cause
-from exactly_once_kafka.errors import NO_SUCH_TOPIC
-from exactly_once_kafka.marker_topic import NO_ANSWER_YET, Forgetful, MarkerTopic, Refusal
+from exactly_once_kafka.deadline import SLICE, Deadline, QueryStopped
+from exactly_once_kafka.errors import NO_SUCH_TOPIC, Absence, root_error, with_operation
+from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic, MarkerTopicUnsafe, Refusal
 from exactly_once_kafka.options import connection_settings
-from exactly_once_kafka.patience import SLICE, Patience
 from exactly_once_kafka.plan import spelled
-from exactly_once_kafka.producer import aborting_on_failure, commit
-from exactly_once_kafka.send import acknowledged
+from exactly_once_kafka.producer import aborting_on_failure, acknowledged, commit
+from exactly_once_kafka.protocol import ADOPTED, Batch, Marker, MarkerMismatch
+from exactly_once_kafka.query import NOTES, CheckpointNote
 
 LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first
 MOST_SLICES = 8  # seconds: for a leader that is slow
@@ -31,15 +35,15 @@ READER = {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
-    "fetch.wait.max.ms": 1,  # the end of the topic is what is looked for, not what might still come
+    "fetch.wait.max.ms": 1,  # the reader looks for the end of the topic, and need not wait for more
     "fetch.error.backoff.ms": 50,
     "enable.sparse.connections": False,
 }
 FIELDS = {"batch_id", "query_id", "plan"}
 
 
-class Unreadable(Forgetful):
-    """The newest record under the sink's key is no marker; `before` is the one that came before it, if there is one."""
+class Unreadable(MarkerTopicUnsafe):
+    """The newest record with the sink's key is not a marker; `before` is the last marker before it, or None."""
 
     def __init__(self, message: str, before: Marker | None = None):
         super().__init__(message)
@@ -47,16 +51,13 @@ class Unreadable(Forgetful):
 
 
 class MarkerStore:
-    """Reads and writes the marker of the sink `name`. `options` are librdkafka's; the connection's are used.
+    """Reads and writes the marker of the sink `name`. Of `options`, librdkafka's, it uses those of the connection.
 
-    `old_topic` is the sink's own topic, by which versions before 1.0 filed their marker. Raises KafkaException,
-    TimeoutError, Forgetful, Unreadable, and whatever `patience` raises.
+    Raises KafkaException, TimeoutError, MarkerTopicUnsafe, Unreadable, and whatever `deadline` raises.
     """
 
-    def __init__(
-        self, name: str, topic: str, bootstrap_servers: str, options: dict[str, Any], old_topic: str | None = None
-    ):
-        self.name, self._old_topic = name, old_topic
+    def __init__(self, name: str, topic: str, bootstrap_servers: str, options: dict[str, Any]):
+        self.name = name
         self._refusal = Refusal()
         self._connection = {
             "bootstrap.servers": bootstrap_servers,
@@ -66,78 +67,59 @@ class MarkerStore:
         }
         self.topic = MarkerTopic(topic, self._connection, self._refusal)
         self._consumer: Consumer | None = None
-        self._no_group = False
         self._position: int = OFFSET_BEGINNING
         self._last: Marker | None = None
-        self._no_marker: str | None = None  # why the newest record is none
+        self._no_marker: str | None = None  # why the newest record is not a marker, if it is not
 
-    def rest(self) -> None:
-        """Give up the connections; who reads again opens others."""
+    def disconnect(self) -> None:
+        """Close the connections; the next read opens new ones."""
         self._consumer = None
-        self.topic.rest()
+        self.topic.disconnect()
 
-    def read(self, patience: Patience, undecided: bool = False) -> Marker | None:
+    def is_gone(self, deadline: Deadline) -> bool:
+        """Tell whether Kafka says that the marker's topic does not exist."""
+        with contextlib.suppress(KafkaException, TimeoutError, MarkerTopicUnsafe, QueryStopped):
+            return self.topic.id(deadline) is None
+        return False
+
+    def read(self, deadline: Deadline, undecided: bool = False) -> Marker | None:
         """Return the committed marker, or None if there is none.
 
-        It waits until all that was in the topic when it began is decided; with `undecided`, it returns what was
-        committed last before the first open transaction.
+        It waits for the end of every transaction that is open in the topic when it begins. With `undecided`, it does
+        not wait, and returns the last marker before the first open transaction.
         """
         self._refusal.ask_again()
         try:
-            self._read_on(patience, undecided)
+            self._read_on(deadline, undecided)
         except BaseException:
             self._forget()
             raise
         if self._no_marker:
             raise Unreadable(self._no_marker, self._last)
-        return self._last or self.read_old(patience)
+        return self._last
 
-    def read_old(self, patience: Patience) -> Marker | None:
-        """Return the marker that versions before 1.0 kept, as the offset of a consumer group, or None.
-
-        The group was the sink's name, the partition the sink's topic's first, the metadata the query's id.
-        """
-        if self._old_topic is None:
-            return None
-        while not self._no_group:  # who may not read the group cannot have kept a marker there
-            try:
-                [found] = self._reader().committed([TopicPartition(self._old_topic, 0)], timeout=LONG_SLICE)
-                if found.error:
-                    raise KafkaException(found.error)
-                return Marker(found.offset, found.metadata) if found.offset >= 0 and found.metadata else None
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code in (KafkaError.GROUP_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
-                    return None
-                self._hear(self._reader().poll(0))  # tells error_cb too
-                if self._refusal.error or code not in NO_ANSWER_YET or not patience.lasts():
-                    why = named(error.args[0], f"WRITE to topic {self._old_topic!r}")
-                    raise KafkaException(self._refusal.error or why) from error
-                time.sleep(SLICE)
-        return None
-
-    def send(self, marker: Marker, producer: Producer, patience: Patience) -> None:
+    def send(self, marker: Marker, producer: Producer, deadline: Deadline) -> None:
         """Make the marker part of the producer's open transaction, and wait until it is acknowledged."""
         failures: list[KafkaError] = []
         failed = lambda error, _: failures.append(error)  # noqa: E731
-        with true_cause(producer, self.topic.name):
+        with root_error(producer, self.topic.name):
             producer.produce(self.topic.name, value_of(marker), key=self.name, partition=0, on_delivery=failed)
-            acknowledged(producer, 1, failures, patience, [self.topic.name])
+            acknowledged(producer, 1, failures, deadline, [self.topic.name])
 
-    def overwrite(self, marker: Marker, producer: Producer, patience: Patience) -> None:
-        """Set the marker in a transaction of its own: an operator's decision."""
+    def overwrite(self, marker: Marker, producer: Producer, deadline: Deadline) -> None:
+        """Set the marker in a transaction of its own, by an operator's decision."""
         producer.begin_transaction()
         with aborting_on_failure(producer.abort_transaction):
-            self.send(marker, producer, patience)
-        commit(producer, patience)
+            self.send(marker, producer, deadline)
+        commit(producer, deadline)
 
-    def _read_on(self, patience: Patience, undecided: bool) -> None:
-        """Read from where the last reading came to an end.
+    def _read_on(self, deadline: Deadline, undecided: bool) -> None:
+        """Read on from where the last read ended.
 
-        Each reading asks for the partition anew, so that nothing is taken for its end that was asked for earlier.
+        Each call assigns the partition again, so that an end that an earlier fetch reported does not count.
         """
         consumer, partition = self._reader(), TopicPartition(self.topic.name, 0, self._position)
-        least = 0 if undecided else self._committed_end(consumer, partition, patience)
+        least = 0 if undecided else self._committed_end(consumer, partition, deadline)
         absence = Absence(consumer, [self.topic.name])
         consumer.assign([partition])
         try:
@@ -147,12 +129,12 @@ class MarkerStore:
                     if self._refusal.error:
                         raise KafkaException(self._refusal.error)
                     absence.look()
-                    if not patience.lasts():
+                    if not deadline.has_time():
                         raise TimeoutError(f"the marker in topic {self.topic.name!r} could not be read: {self._why()}")
                     continue
                 self._refusal.let_in()
                 offset = cast(int, message.offset())
-                if error := self._hear(message):
+                if error := message.error():
                     # The end of what is decided. The end of the topic came with the same answer, or a later one.
                     if error.code() == KafkaError._PARTITION_EOF:
                         if undecided or offset >= max(least, self._shown_end(consumer, partition)):
@@ -161,27 +143,28 @@ class MarkerStore:
                     elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # it is another topic by now
                         self._forget()
                         consumer.assign([TopicPartition(self.topic.name, 0, self._position)])
+                    # librdkafka looks for the group's coordinator, of which nothing is asked, and may be refused.
                     elif error.code() not in (*NO_ANSWER_YET, KafkaError.GROUP_AUTHORIZATION_FAILED):
-                        raise KafkaException(named(error, f"READ topic {self.topic.name!r}"))
+                        raise KafkaException(with_operation(error, f"READ topic {self.topic.name!r}"))
                 elif message.key() == self.name.encode():
                     self._note(message)
         finally:
             consumer.unassign()
 
-    def _committed_end(self, consumer: Consumer, partition: TopicPartition, patience: Patience) -> int:
-        """Return an offset up to which the partition is to be read; 0 where reading will meet what stands against it.
+    def _committed_end(self, consumer: Consumer, partition: TopicPartition, deadline: Deadline) -> int:
+        """Return the offset up to which to read the partition; 0 if it cannot be read, so that reading raises why.
 
-        A new leader may show less, for a moment, than was committed under the last one. It gives no end then (KIP-207).
+        A new leader may show less, for a moment, than the last one had committed. Until then it gives no end (KIP-207).
         """
         timeout = LONG_SLICE
         while True:
             try:
                 return int(consumer.get_watermark_offsets(partition, timeout=timeout, cached=False)[1])
             except KafkaException as error:
-                self._hear(consumer.poll(0))  # tells error_cb too
+                consumer.poll(0)  # calls error_cb
                 if self._refusal.error or self._is_refused(consumer, error.args[0].code()):
                     return 0
-                if not patience.lasts():
+                if not deadline.has_time():
                     raise TimeoutError(
                         f"the end of topic {self.topic.name!r} could not be found: {self._why()} ({error})"
                     ) from error
@@ -189,7 +172,7 @@ class MarkerStore:
                 timeout = min(2 * timeout, MOST_SLICES)
 
     def _is_refused(self, consumer: Consumer, code: int) -> bool:
-        """Tell whether the topic is not there, or not for this user. A partition without a leader is unknown, too."""
+        """Tell whether the topic is missing or not for this user; the code may also mean a partition without leader."""
         if code not in (KafkaError.TOPIC_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
             return False
         with contextlib.suppress(KafkaException):
@@ -197,19 +180,13 @@ class MarkerStore:
         return False
 
     def _shown_end(self, consumer: Consumer, partition: TopicPartition) -> int:
-        """Return the end that the last answer showed."""
+        """Return the end that Kafka's last answer showed."""
         return int(consumer.get_watermark_offsets(partition, cached=True)[1])
-
-    def _hear(self, message: Message | None) -> KafkaError | None:
-        """Return the error of a message, if it is one; and note that the group is closed to this user."""
-        error = message.error() if message is not None else None
-        self._no_group |= bool(error and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
-        return error
 
     def _reader(self) -> Consumer:
         if self._consumer is None:
             self._consumer = Consumer({**self._connection, **READER, "group.id": self.name})
-            with contextlib.suppress(KafkaException):  # where the partition is, half a second before it would be asked
+            with contextlib.suppress(KafkaException):  # finds the leader half a second earlier
                 self._consumer.list_topics(self.topic.name, timeout=SLICE)
         return self._consumer
 
@@ -223,7 +200,7 @@ class MarkerStore:
             before = f" (the last marker before it: batch {self._last.batch_id})" if self._last else ""
             self._no_marker = (
                 f"record {message.offset()} of the marker's topic {self.topic.name!r}, the newest with the key "
-                f"{self.name!r}, is no marker: {error}{before}"
+                f"{self.name!r}, is not a marker: {error}{before}"
             )
 
     def _forget(self) -> None:
@@ -232,12 +209,12 @@ class MarkerStore:
 
 def value_of(marker: Marker) -> str:
     """Return the value of the record that is the marker."""
-    plan = marker.plan if marker.plan in (None, ADOPTED) else json.loads(marker.plan)
+    plan = ADOPTED if marker.plan == ADOPTED else json.loads(marker.plan)
     return json.dumps({"batch_id": marker.batch_id, "query_id": marker.query_id, "plan": plan})
 
 
 def parsed(value: bytes | str | None) -> Marker:
-    """Return the marker that `value_of` has written. Raises ValueError, which says why it is none."""
+    """Return the marker that `value_of` has written. Raises ValueError with the reason if it is not one."""
     if value is None:
         raise ValueError("its value is null (a tombstone, which deletes the marker)")
     try:
@@ -245,12 +222,38 @@ def parsed(value: bytes | str | None) -> Marker:
     except (ValueError, RecursionError):
         raise ValueError(f"its value is not JSON: {value!r:.100}") from None
     if not isinstance(fields, dict) or not fields.keys() >= FIELDS:
-        raise ValueError(f"its value has not the fields {', '.join(sorted(FIELDS))}: {value!r:.100}")
+        raise ValueError(f"its value lacks one of the fields {', '.join(sorted(FIELDS))}: {value!r:.100}")
     if unknown := sorted(fields.keys() - FIELDS):
         raise ValueError(f"a newer version wrote it, with the fields {', '.join(unknown):.100}; upgrade this one")
     batch_id, query_id, plan = fields["batch_id"], fields["query_id"], fields["plan"]
     if type(batch_id) is not int or batch_id < 0 or not isinstance(query_id, str):
-        raise ValueError(f"its value has no number of a batch, or no id of a query: {value!r:.100}")
-    if not (plan is None or isinstance(plan, dict) or plan in (ADOPTED, json.loads(REAL_TIME))):
-        raise ValueError(f"its plan is none: {plan!r:.100}")
-    return Marker(batch_id, query_id, plan if plan in (None, ADOPTED) else spelled(plan))
+        raise ValueError(f"its value has no valid batch_id or query_id: {value!r:.100}")
+    if not (isinstance(plan, dict) or plan == ADOPTED):
+        raise ValueError(f"its field 'plan' is not a plan: {plan!r:.100}")
+    return Marker(batch_id, query_id, ADOPTED if plan == ADOPTED else spelled(plan))
+
+
+def ensure_marker_topic(
+    store: MarkerStore, batch: Batch, note_of: Callable[[], CheckpointNote], deadline: Deadline
+) -> Marker | None:
+    """Return the last committed marker, without an epoch; before batch 0, create the topic if there is none.
+
+    Raises MarkerMismatch if there is no marker because its topic was deleted, and what `store` raises.
+    """
+    topic = store.topic.id(deadline)
+    marker = store.read(deadline, undecided=True) if topic else None
+    if marker is not None or batch.batch_id > 0:  # a later batch without one will be refused, and needs no topic
+        return marker
+    note = note_of()
+    began_with = note.read()
+    if began_with not in (None, topic):
+        raise MarkerMismatch(
+            f"the marker's topic {store.topic.name!r} was deleted, or deleted and created again; batch 0 may have been "
+            "published before that. If it was not, delete "
+            f"{NOTES}/{note.name} in the checkpoint"
+        )
+    if topic is None:
+        topic = store.topic.create(deadline)
+    if began_with is None:
+        note.write(topic)
+    return None

@@ -1,7 +1,7 @@
-"""The topic that holds the markers: it is compacted, so what was committed last is never forgotten.
+"""The topic that holds the markers. It is compacted, so Kafka never deletes a sink's last marker.
 
-One topic for each sink, by default: a reader of the marker waits until all that was begun before in the partition is
-decided, and who shares a topic waits for the others' transactions too.
+By default each sink has a topic of its own: a reader of the marker waits for the open transactions in the partition,
+and in a shared topic also for those of the other sinks.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from exactly_once_kafka.cause import named
-from exactly_once_kafka.errors import NO_SUCH_TOPIC, is_permanent
+from exactly_once_kafka.deadline import SLICE, Deadline
+from exactly_once_kafka.errors import NO_SUCH_TOPIC, is_permanent, with_operation
 from exactly_once_kafka.names import check_name, check_topic
-from exactly_once_kafka.patience import SLICE, Patience
 
-SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}  # what is compacted is what is in old segments
+SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}  # Kafka compacts only old segments
 
-# A coordinator or leader is being made or has moved to another broker; or a transaction on an old marker is
-# undecided; or nothing was heard.
+# A coordinator or leader is being elected or has moved to another broker; or a transaction with an offset of the group
+# is open; or nobody answered.
 NO_ANSWER_YET = {
     KafkaError._TIMED_OUT,
     KafkaError.NOT_COORDINATOR,
@@ -45,10 +44,10 @@ NO_ANSWER_YET = {
 NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
-# What to do where Kafka does not create the topic; {create} is the command that does it by hand.
+# What to do if Kafka does not create the topic; {create} is the command that does it by hand.
 BY_HAND = {
     KafkaError.TOPIC_EXCEPTION: (
-        "To Kafka, names that differ in '.' and '_' alone are one: give the sink a marker_topic of another name"
+        "Kafka treats names that differ only in '.' and '_' as one: give the sink a marker_topic of another name"
     ),
     KafkaError.INVALID_REPLICATION_FACTOR: (
         "Start as many brokers as default.replication.factor says, or create it yourself, with as many replicas as "
@@ -60,22 +59,22 @@ BY_HAND = {
     ),
 }
 OTHERWISE = (
-    "Create it yourself, with those settings that Kafka takes (cleanup.policy=compact there must be): {create}; or "
-    "give the sink a marker_topic that is there"
+    "Create it yourself, with the settings that Kafka accepts (cleanup.policy=compact is necessary): {create}; or "
+    "give the sink a marker_topic that exists"
 )
 
-# Seconds for an answer, at first and at most: after a silence, the next question waits twice as long.
+# Seconds to wait for an answer, at first and at most: after a timeout, the next request waits twice as long.
 FIRST_ANSWER, LAST_ANSWER = 2.0, 60.0
 
 Answer = TypeVar("Answer")
 
 
-class Forgetful(RuntimeError):
-    """The topic cannot be made, or would forget the marker for all that is known; the message says what to do."""
+class MarkerTopicUnsafe(RuntimeError):
+    """The topic cannot be created, is not compacted, or that cannot be verified; the message says what to do."""
 
 
 def topic_for(name: str, given: str | None) -> str:
-    """Return the marker's topic. Raises ValueError if `name` is none, or there is no such topic."""
+    """Return the name of the marker's topic. Raises ValueError if the sink's name or the topic's is not valid."""
     check_name(name)
     if given is not None:
         check_topic("marker_topic", given)
@@ -89,10 +88,10 @@ def topic_for(name: str, given: str | None) -> str:
 
 
 class Refusal:
-    """Why no connection is made, which a timeout does not say: `note` is a client's `error_cb`.
+    """Records why a client cannot connect, which a timeout does not say: `note` is a client's `error_cb`.
 
-    It stands alone, for a client and its callback hold each other: whatever else the callback led to would, when it is
-    no longer used, stay with the client's threads until Python looks for such circles.
+    It refers to nothing else, because a client and its callback refer to each other: whatever the callback refers to
+    would stay, with the client's threads, until Python's garbage collector finds that cycle.
     """
 
     def __init__(self) -> None:
@@ -101,7 +100,7 @@ class Refusal:
 
     @property
     def error(self) -> KafkaError | None:
-        """Why Kafka lets nobody in, or None. One address that leads nowhere is no reason while another may do."""
+        """Why the client cannot connect, or None. One wrong address does not count while another may work."""
         return self._heard if self._all_down else None
 
     def note(self, error: KafkaError) -> None:
@@ -111,7 +110,7 @@ class Refusal:
             self._all_down = True
 
     def ask_again(self) -> None:
-        """Forget why nobody was let in before; librdkafka tries again, and tells again."""
+        """Forget the last error: librdkafka tries again, and reports again."""
         self._heard = None
 
     def let_in(self) -> None:
@@ -120,58 +119,62 @@ class Refusal:
 
 
 class MarkerTopic:
-    """Looks after one topic. Raises KafkaException, TimeoutError, and whatever `patience` raises."""
+    """Creates and checks one topic. Raises KafkaException, TimeoutError, and whatever `deadline` raises."""
 
     def __init__(self, name: str, connection: dict[str, Any], refusal: Refusal):
         self.name = name
         self._connection, self._refusal = connection, refusal
         self._client: AdminClient | None = None
 
-    def rest(self) -> None:
-        """Give up the connection; who asks again opens another."""
+    def disconnect(self) -> None:
+        """Close the connection; the next request opens a new one."""
         self._client = None
-        self._refusal.let_in()  # what it heard was told to the old one
+        self._refusal.let_in()  # forget the errors of the old connection
 
-    def id(self, patience: Patience) -> str | None:
-        """Return what tells this topic from another one of its name, or None if there is none. Raises Forgetful."""
+    def id(self, deadline: Deadline) -> str | None:
+        """Return the topic's id, which another topic of its name does not have; None if there is no topic.
+
+        Raises MarkerTopicUnsafe.
+        """
         self._refusal.ask_again()
-        while (found := self._described(patience)) is not None:
+        while (found := self._described(deadline)) is not None:
             try:
-                self._check(patience)
+                self._check(deadline)
                 return found
-            except KafkaException as error:  # a broker that has not heard of it yet, or that it was deleted just now
-                if error.args[0].code() not in NO_SUCH_TOPIC or not patience.lasts():
+            except KafkaException as error:  # the broker does not know it yet, or it was deleted just now
+                if error.args[0].code() not in NO_SUCH_TOPIC or not deadline.has_time():
                     raise
                 time.sleep(SLICE)
         return None
 
-    def _described(self, patience: Patience) -> str | None:
+    def _described(self, deadline: Deadline) -> str | None:
         try:
-            description = self._answer(self._describe, patience)
+            description = self._answer(self._describe, deadline)
         except KafkaException as error:
             if error.args[0].code() in NO_SUCH_TOPIC:
                 return None
-            raise KafkaException(named(error.args[0], f"READ and WRITE topic {self.name!r}", self.name)) from error
+            operation = f"READ and WRITE topic {self.name!r}"
+            raise KafkaException(with_operation(error.args[0], operation, self.name)) from error
         return str(description.topic_id)
 
     def _describe(self, seconds: float) -> Future[TopicDescription]:
         return self._admin().describe_topics(TopicCollection([self.name]), request_timeout=seconds)[self.name]
 
-    def create(self, patience: Patience) -> str:
-        """Make the topic, unless somebody just did, and return its id. Raises Forgetful."""
+    def create(self, deadline: Deadline) -> str:
+        """Create the topic, unless it exists by now, and return its id. Raises MarkerTopicUnsafe."""
         topic = NewTopic(self.name, 1, -1, config=SETTINGS)
         try:
             self._answer(
-                lambda seconds: self._admin().create_topics([topic], request_timeout=seconds)[self.name], patience
+                lambda seconds: self._admin().create_topics([topic], request_timeout=seconds)[self.name], deadline
             )
         except KafkaException as error:
             if error.args[0].code() in NOT_ALLOWED or (is_permanent(error.args[0]) and not self._refusal.error):
-                raise Forgetful(self._why_not_made(error.args[0])) from error
+                raise MarkerTopicUnsafe(self._why_not_made(error.args[0])) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        while (made := self.id(patience)) is None:  # not every broker has heard of it
-            if not patience.lasts():
-                raise TimeoutError(f"topic {self.name!r} was created and cannot be seen")
+        while (made := self.id(deadline)) is None:  # not every broker has heard of it
+            if not deadline.has_time():
+                raise TimeoutError(f"topic {self.name!r} was created, but no broker shows it yet")
         return made
 
     def _why_not_made(self, error: KafkaError) -> str:
@@ -184,56 +187,57 @@ class MarkerTopic:
             f"{', '.join(settings)} ({error.str()}). {to_do}"
         )
 
-    def _check(self, patience: Patience) -> None:
+    def _check(self, deadline: Deadline) -> None:
         asked = ConfigResource(ResourceType.TOPIC, self.name)
         try:
             settings = self._answer(
-                lambda seconds: self._admin().describe_configs([asked], request_timeout=seconds)[asked], patience
+                lambda seconds: self._admin().describe_configs([asked], request_timeout=seconds)[asked], deadline
             )
         except KafkaException as error:
             if error.args[0].code() in NOT_ALLOWED:
-                raise Forgetful(
-                    f"whether topic {self.name!r} keeps the marker for good cannot be seen: allow this user "
-                    "DESCRIBE_CONFIGS on it"
+                raise MarkerTopicUnsafe(
+                    f"the sink cannot see whether topic {self.name!r} is compacted: allow this user DESCRIBE_CONFIGS "
+                    "on it"
                 ) from error
             raise
         policy = settings["cleanup.policy"].value
         if policy != "compact":
-            raise Forgetful(
-                f"topic {self.name!r} has cleanup.policy={policy} and would forget the marker in time: give the sink a "
+            raise MarkerTopicUnsafe(
+                f"topic {self.name!r} has cleanup.policy={policy} and would lose the marker in time: give the sink a "
                 "marker_topic of its own, which it creates, or set cleanup.policy=compact"
             )
 
-    def _answer(self, ask: Callable[[float], Future[Answer]], patience: Patience) -> Answer:
-        """Ask until Kafka answers, for more and more seconds: an answer may be slow, and a question may be lost.
+    def _answer(self, ask: Callable[[float], Future[Answer]], deadline: Deadline) -> Answer:
+        """Repeat the request until Kafka answers, each time with a longer timeout.
 
-        librdkafka looks for the controller once. If a broker that is just back knows of none, nobody is asked.
+        An answer may be slow, and a request may be lost: librdkafka looks for the controller only once, and a broker
+        that has just started may not know it.
         """
         seconds = FIRST_ANSWER
         while True:
             try:
-                return self._wait(ask(seconds), patience)
+                return self._wait(ask(seconds), deadline)
             except KafkaException as error:
                 refused, said = self._refusal.error, error.args[0]
                 if refused or said.code() not in NO_ANSWER_YET:
                     raise KafkaException(refused or said) from error
                 silent = said.code() == KafkaError._TIMED_OUT
-                if not patience.lasts():
+                if not deadline.has_time():
                     if not silent:
                         raise
                     raise TimeoutError(
-                        f"Kafka gave no answer about topic {self.name!r} for {patience.elapsed:.0f} s"
+                        f"Kafka gave no answer about topic {self.name!r} for {deadline.elapsed:.0f} s"
                     ) from error
                 if silent:
                     seconds = min(2 * seconds, LAST_ANSWER)
 
-    def _wait(self, future: Future[Answer], patience: Patience) -> Answer:
+    def _wait(self, future: Future[Answer], deadline: Deadline) -> Answer:
         while True:
             try:
                 answer = future.result(SLICE)
             except NotYet as error:
-                self._admin().poll(0)  # tells error_cb
-                if self._refusal.error or not patience.lasts():
+                self._admin().poll(0)  # calls error_cb
+                if self._refusal.error or not deadline.has_time():
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
             else:
                 self._refusal.let_in()

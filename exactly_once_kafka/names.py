@@ -1,12 +1,11 @@
-"""Which names will do for a sink and for a topic, and for columns: others are refused, most when the sink is made.
+"""Checks of the names of sinks, topics and columns; most are made when the sink is created.
 
 A sink's name becomes a transactional id, a consumer group, a record's key and a file in the checkpoint. librdkafka
-takes "" for no name at all, and aborts the interpreter; what is behind a NUL it does not see.
+treats "" as no name at all and aborts the interpreter; it ignores what follows a NUL.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 from urllib.parse import quote
@@ -14,11 +13,11 @@ from urllib.parse import quote
 COLUMNS = ("value", "key", "headers", "partition", "topic")  # of rows that are to be Kafka records
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 LONGEST = 249  # characters, as a file in the checkpoint has them: there %20 stands for a space
-UNSEEN = ("Cc", "Cs")  # Unicode's categories of control characters and of lone surrogates, which no UTF-8 has
+UNSEEN = ("Cc", "Cs")  # Unicode's categories of control characters and of lone surrogates, which UTF-8 cannot hold
 
 
 def check_text(what: str, text: object) -> None:
-    """Raise ValueError unless `text` is a str with something to be seen in it, which UTF-8 and C can hold."""
+    """Raise ValueError unless `text` is a str, is not blank, and has only characters that UTF-8 and C can hold."""
     if not isinstance(text, str):
         raise ValueError(f"{what} is {text!r}; expected text: is a setting missing?")
     if not text.strip():
@@ -47,14 +46,13 @@ def check_topic(what: str, topic: object) -> None:
     """Raise ValueError unless Kafka can have a topic of this name."""
     if not isinstance(topic, str) or not LEGAL.fullmatch(topic) or topic in (".", ".."):
         raise ValueError(
-            f"{what} is {topic!r:.300}, and is no name of a Kafka topic: expected up to {LONGEST} of the characters "
-            "A-Z, a-z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
+            f"{what} is {topic!r:.300}, which is not a name of a Kafka topic: expected up to {LONGEST} of the "
+            "characters A-Z, a-z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
         )
 
 
-@functools.lru_cache(100)
 def check_case(columns: tuple[str, ...]) -> None:
-    """Raise ValueError for a column that is one of COLUMNS in other letters: to Spark it is the same, to Kafka not."""
+    """Raise ValueError for a column that differs from one of COLUMNS in case only: for Spark, it would be the same."""
     for column in columns:
         if column not in COLUMNS and column.lower() in COLUMNS:
             raise ValueError(

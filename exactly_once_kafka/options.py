@@ -1,4 +1,4 @@
-"""The options of a sink: librdkafka's producer settings, less those that the protocol depends on."""
+"""The options of a sink: librdkafka's producer settings, without those that the protocol depends on."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from confluent_kafka import KafkaException, Producer
 from exactly_once_kafka.names import check_text, is_whole
 from exactly_once_kafka.tokens import with_kept_tokens
 
-# What librdkafka has to say goes to Python's logging, and nowhere if nobody listens.
+# librdkafka's messages go to Python's logging, and nowhere unless the application adds a handler.
 LOGGER = logging.getLogger("exactly_once_kafka")
 LOGGER.addHandler(logging.NullHandler())
 NO_ASSERTS = (
-    "this Python leaves out every `assert`, without which kafka-python understands no answer of Kafka; unset "
-    "PYTHONOPTIMIZE, or run it without -O"
+    "this Python skips every `assert`, and kafka-python cannot read Kafka's answers without them; unset "
+    "PYTHONOPTIMIZE, or run Python without -O"
 )
-BLIND = "sink %r cannot see whether Kafka leaves rows open: %s"
+CHECK_SKIPPED = "sink %r cannot check whether Kafka leaves rows open: %s"
 
-OWNED = {
+RESERVED_OPTIONS = {
     "transactional.id": "it is the sink's name",
     "bootstrap.servers": "pass bootstrap_servers",
     "metadata.broker.list": "pass bootstrap_servers",
     "enable.idempotence": "transactions need it",
     "group.id": "it is the sink's name",
     "isolation.level": "the marker is read with read_committed",
-    "delivery.report.only.error": "the sink takes every report for a failure",
-    "default.topic.config": "pass what is in it as options of their own",
-    "test.mock.num.brokers": "rows would go to no Kafka at all",
+    "delivery.report.only.error": "the sink treats every report as a failure",
+    "default.topic.config": "pass each setting in it as an option",
+    "test.mock.num.brokers": "rows would not go to a real Kafka",
     **dict.fromkeys(
         ("on.delivery", "dr.cb", "dr.msg.cb", "error.cb", "stats.cb", "throttle.cb", "logger"),
-        "the sink listens itself; what the client has to say is logged under 'exactly_once_kafka'",
+        "the sink sets its own; the client's messages are logged under 'exactly_once_kafka'",
     ),
 }
 JAVA_NAMES = {
@@ -39,10 +39,10 @@ JAVA_NAMES = {
     "ssl.truststore.location": "ssl_ca_location (a PEM file)",
     "ssl.keystore.location": "ssl_certificate_location and ssl_key_location (PEM files)",
 }
-# Unless told otherwise librdkafka waits for an answer as long as for a transaction, in microseconds of 32 bits.
+# By default librdkafka waits for an answer as long as for a transaction, which it counts in microseconds of 32 bits.
 LONGEST_WAIT = 300_000  # milliseconds
 
-# The settings that make a connection: the marker's reader and the topic's creation need them as the producer does.
+# Prefixes of the settings of a connection, which the marker's reader and the admin client need too.
 OF_CONNECTION = (
     "security.",
     "sasl.",
@@ -73,9 +73,9 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
     given = {key.replace("_", "."): value for key, value in options.items()}
     for key, value in given.items():
         if isinstance(value, str) and not is_whole(value):
-            raise ValueError(f"{key} has a NUL or a lone surrogate in it: the client would not see all of it")
-        if key in OWNED:
-            raise ValueError(f"{key} cannot be set: {OWNED[key]}")
+            raise ValueError(f"{key} has a NUL or a lone surrogate in it: the client would not read all of it")
+        if key in RESERVED_OPTIONS:
+            raise ValueError(f"{key} cannot be set: {RESERVED_OPTIONS[key]}")
         if key in JAVA_NAMES:
             raise ValueError(f"{key} belongs to Kafka's Java client; here use {JAVA_NAMES[key]}")
     if "oauth.cb" in given:
@@ -89,7 +89,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         "partitioner": "murmur2_random",  # as Spark's own writer and every Java client
         "delivery.report.only.error": True,
         "logger": LOGGER,
-        # Without it a fatal error would surface in whatever call comes next; the failed call itself tells it too.
+        # Without a callback, the next call would raise a fatal error; the call that failed raises it anyway.
         "error_cb": lambda error: None,
         **given,
         "transactional.id": transactional_id,
@@ -99,7 +99,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         if float(settings["transaction.timeout.ms"]) > LONGEST_WAIT:
             settings.setdefault("socket.timeout.ms", LONGEST_WAIT)
         settings = with_kept_tokens(settings)
-        # Says which option is wrong, and connects to nobody: not even to be given a token.
+        # Raises for an option that is wrong. It connects to nobody, not even to get a token.
         Producer({key: value for key, value in settings.items() if key != "oauth_cb"})
     except KafkaException as error:
         raise ValueError(f"a producer option is not usable: {error.args[0].str()}") from error
@@ -109,5 +109,5 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
 
 
 def connection_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return those of a producer's settings that any client needs to be let in."""
+    """Return those of a producer's settings that any client needs to connect."""
     return {key: value for key, value in settings.items() if key.startswith(OF_CONNECTION)}

@@ -1,11 +1,12 @@
 """The plan of a batch: from which offset to which it reads each source, its watermark, and when it was planned.
 
-Spark plans a batch once, writes the plan to `offsets/N` in the checkpoint, and repeats the batch by that plan. So
-two batches N of one query are the same if their plans are. A checkpoint that lost its last batch has another one made.
+Spark plans a batch once, writes the plan to `offsets/N` in the checkpoint, and repeats the batch by that plan. So two
+batches N of one query are the same batch if their plans are equal. If a checkpoint lost its last batch, Spark plans
+another one.
 
-The time of planning tells apart what the offsets do not: timeouts and `current_timestamp()` go by it, and the offsets
-of Spark's file source are mere numbers, which stand for other files after another planning. The configuration in
-`offsets/N` is left out: it is an operator's to change, and does not say which batch it is.
+The plan includes the time of planning, since equal offsets can mean different rows: timeouts and `current_timestamp()`
+depend on that time, and the offsets of Spark's file source are only numbers, which stand for other files when the batch
+is planned again. It leaves out the configuration in `offsets/N`, which an operator may change.
 """
 
 from __future__ import annotations
@@ -43,33 +44,27 @@ def planned_ms(plan: str | None) -> int | None:
     return _fields(plan).get(PLANNED) or None
 
 
-def without_time(plan: str | None) -> str | None:
-    """Return the plan as markers had it that did not note when it was made."""
-    fields = _fields(plan)
-    return spelled({key: value for key, value in fields.items() if key != PLANNED}) if fields else plan
-
-
 def is_copy(plan: str | None, other: str | None) -> bool:
-    """Tell whether the entry with one plan is a copy of that with the other, as none is that Spark planned.
+    """Tell whether one plan is a copy of the other: Spark never plans two batches in the same millisecond.
 
-    No two are planned in the same millisecond. Spark copies an entry when it repartitions the state of a query
-    (`streamingCheckpointManager().repartition`, Spark 4.2): the batch reads nothing, and is committed without a sink.
+    Spark copies an entry when it repartitions the state of a query (`streamingCheckpointManager().repartition`, Spark
+    4.2): that batch reads nothing, and Spark commits it without calling a sink.
     """
     return plan == other and planned_ms(plan) is not None
 
 
 def goes_back(plan: str | None, committed: str | None, same_query: bool = True) -> bool:
-    """Tell whether a query that goes on after `plan` reads again what was read up to `committed`, or may do so.
+    """Tell whether a query that continues after `plan` reads again, or may read again, what `committed` has read.
 
-    It does where an offset is lower, or where the same query planned it earlier or without a partition that there was.
-    Of a plan that was shortened nobody can tell. What is no plan, as an operator's word, says nothing.
+    It does if an offset is lower, or if the same query made `plan` earlier or without a partition of `committed`. It
+    may do so if a plan was shortened. If one of them is not a plan, such as an operator's "adopted", return False.
     """
     ours, theirs = _fields(plan), _fields(committed)
     if not (ours and theirs) or plan == committed:
         return False
     if same_query and PLANNED in ours and ours[PLANNED] < theirs.get(PLANNED, 0):
         return True
-    if without_time(plan) == without_time(committed):
+    if _without_time(ours) == _without_time(theirs):
         return False
     if "offsets" not in ours or "offsets" not in theirs:
         return "sha256" in ours or "sha256" in theirs
@@ -78,7 +73,7 @@ def goes_back(plan: str | None, committed: str | None, same_query: bool = True) 
 
 
 def shown(plan: str | None, other: str | None) -> str:
-    """Return the plan as a message shows it: if it is long, from shortly before it begins to differ from the other."""
+    """Return the plan for a message: if it is long, the part around its first difference from the other."""
     if plan is None or len(plan) <= SHOWN:
         return str(plan)
     same = next((n for n, pair in enumerate(zip(plan, other or "", strict=False)) if pair[0] != pair[1]), 0)
@@ -98,8 +93,12 @@ def _fields(plan: str | None) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+def _without_time(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != PLANNED}
+
+
 def _shortened(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan; of a long one its beginning and its checksum, which differ where the plans do."""
+    """Return the plan; of a long one its beginning and its checksum, so that different plans stay different."""
     text = spelled(plan)
     if len(text) <= LONGEST:
         return plan
@@ -115,7 +114,7 @@ def _offset(offset: Any) -> Any:
 
 
 def _is_lower(offset: Any, other: Any, all_of_it: bool) -> bool:
-    """Tell whether an offset, or a partition's in it, is a lower number, or is not there though `all_of_it` must be."""
+    """Tell whether an offset, or a partition's in it, is lower. With `all_of_it`, a missing partition is lower, too."""
     if isinstance(offset, dict) and isinstance(other, dict):
         missing = all_of_it and bool(other.keys() - offset.keys())
         both = offset.keys() & other.keys()

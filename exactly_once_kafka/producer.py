@@ -1,7 +1,7 @@
-"""Transactional producers with an epoch of their own, prepared in the background.
+"""Transactional producers of librdkafka: get an epoch in the background, send rows until acknowledged, commit.
 
-A Kafka from 4.0 on can give a producer a new epoch with every commit (KIP-890), but librdkafka does not ask for that
-yet (its issue 5423). Until then, a new epoch takes a new producer.
+Kafka 4.0 and later can give a producer a new epoch with every commit (KIP-890), but librdkafka does not ask for that
+yet (its issue 5423). Until then, a new epoch needs a new producer.
 """
 
 from __future__ import annotations
@@ -9,74 +9,73 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from exactly_once_kafka.errors import Undecidable
+from exactly_once_kafka.deadline import SLICE, Deadline, QueryStopped
+from exactly_once_kafka.errors import Absence, OutcomeUnknown, why_unknown
+from exactly_once_kafka.kafka_rows import BatchRows, Tags, kafka_rows
 from exactly_once_kafka.marker_topic import Refusal
-from exactly_once_kafka.patience import SLICE, Patience, QueryStopped
 
-# An epoch that was prepared so long ago may be forgotten by Kafka (transactional.id.expiration.ms), or its connections
-# be closed. Another one costs nothing that matters to a query that rests for minutes.
+# After so long, Kafka may have forgotten an epoch (transactional.id.expiration.ms), or closed its connections. For a
+# query that was idle for minutes, the time for another epoch does not matter.
 TOO_OLD = 300  # seconds
-FIRST = 0.9  # of the time that there is for an epoch
+FIRST = 0.9  # share of the time for an epoch that `first` may take
 
 
 class PendingProducer:
-    """A producer whose `init_transactions` runs in the background, and so has the newest epoch of its id.
+    """A producer whose `init_transactions` runs in the background and gets the newest epoch of its transactional id.
 
-    `first` is called before it, and has most of the time: whoever waits is to hear why it failed.
+    `first` is called before that, with a shorter deadline than the caller's, who therefore gets its error.
     """
 
-    few_rows = False  # of the next batch nothing is known
-
     def __init__(
-        self, settings: dict[str, Any], retire: object = None, first: Callable[[Patience], object] = lambda _: None
+        self, settings: dict[str, Any], retire: object = None, first: Callable[[Deadline], object] = lambda _: None
     ):
         self._settings, self._retired, self._first = settings, retire, first
         self._begin()
 
     @property
-    def promising(self) -> bool:
+    def is_usable(self) -> bool:
         """Tell whether the epoch is granted or may still be: it has not failed, and is not too old to be trusted."""
         return self._error is None and time.monotonic() - self._begun < TOO_OLD
 
-    def take(self, patience: Patience) -> Producer:
-        """Wait for the producer and return it. Raises KafkaException, TimeoutError, QueryStopped, Undecidable.
+    def take(self, deadline: Deadline) -> Producer:
+        """Wait for the producer and return it. Raises KafkaException, TimeoutError, QueryStopped, OutcomeUnknown.
 
-        What failed in the background may be over by now, so it is tried once more. Who gives up waiting leaves nothing
-        behind that could get an epoch later, and fence those that came since.
+        If the request failed in the background, it is tried once more. A timeout cancels it, so that no late epoch
+        fences newer producers.
         """
         try:
-            return self._wait(patience.anew())
+            return self._wait(deadline.restarted())
         except BaseException:
-            self.give_up()
+            self.stop_asking()
             raise
 
-    def give_up(self) -> None:
-        """Have nobody ask in the background any more: an epoch that came later would fence a successor's."""
-        self._given_up.set()
+    def stop_asking(self) -> None:
+        """Cancel the request in the background: a late epoch would fence the next run."""
+        self._stopped_asking.set()
 
-    def _wait(self, patience: Patience) -> Producer:
+    def _wait(self, deadline: Deadline) -> Producer:
         said: Exception | None = None
         for last in (False, True):
-            while self._thread.is_alive() and patience.lasts():
+            while self._thread.is_alive() and deadline.has_time():
                 self._thread.join(SLICE)
             if self._producer is not None:
                 return self._producer
-            if self._error and (last or isinstance(self._error, Undecidable) or not patience.lasts()):
+            if self._error and (last or isinstance(self._error, OutcomeUnknown) or not deadline.has_time()):
                 raise self._error
             if self._error:
                 said = self._error
                 self._begin()
         if said:
             raise said
-        raise TimeoutError(f"no epoch was granted within {patience.seconds:g} s: is the transaction coordinator up?")
+        raise TimeoutError(f"no epoch was granted within {deadline.seconds:g} s: is the transaction coordinator up?")
 
     def _begin(self) -> None:
-        self._given_up = threading.Event()
+        self._stopped_asking = threading.Event()
         self._producer: Producer | None = None
         self._error: Exception | None = None
         self._begun = time.monotonic()
@@ -87,31 +86,31 @@ class PendingProducer:
         try:
             self._retired = None  # closes its connections, which may take a moment too
             seconds = min(float(self._settings["transaction.timeout.ms"]) / 1000, TOO_OLD)
-            patience = Patience(seconds, self._given_up.is_set, ask=0)
+            deadline = Deadline(seconds, self._stopped_asking.is_set, ask=0)
             refusal = Refusal()
             producer = Producer({**self._settings, "error_cb": refusal.note})  # connects meanwhile
-            self._first(Patience(FIRST * seconds, self._given_up.is_set, ask=0))
-            patience.lasts()
+            self._first(Deadline(FIRST * seconds, self._stopped_asking.is_set, ask=0))
+            deadline.has_time()
             # Resumed every 20 ms, because librdkafka would look again only after half a second.
-            resumed(producer.init_transactions, 0.02, patience, lambda: _raise_refusal(producer, refusal))
+            resumed(producer.init_transactions, 0.02, deadline, lambda: _raise_refusal(producer, refusal))
             self._producer = producer
         except Exception as error:
-            # Tracebacks would keep the producer, which goes on asking: its epoch would fence the next one.
+            # A traceback would keep the producer alive; it would go on asking, and its epoch would fence the next one.
             error.__context__ = None
             self._error = error.with_traceback(None)
 
 
-def commit(producer: Producer, patience: Patience) -> None:
+def commit(producer: Producer, deadline: Deadline) -> None:
     """Commit the open transaction. Raises KafkaException, QueryStopped."""
-    resumed(producer.commit_transaction, SLICE, patience.anew())
+    resumed(producer.commit_transaction, SLICE, deadline.restarted())
 
 
 @contextlib.contextmanager
 def aborting_on_failure(abort: Callable[[float], object]) -> Iterator[None]:
     """Abort the open transaction if the block fails, so that readers need not wait for its timeout.
 
-    `abort` is given the seconds that it may take. Its failure is harmless: the next epoch does it. Nobody waits for it
-    after a query that was stopped.
+    `abort` is called with the seconds that it may take: few if the query was stopped. If it fails, the next epoch
+    aborts.
     """
     try:
         yield
@@ -122,15 +121,15 @@ def aborting_on_failure(abort: Callable[[float], object]) -> Iterator[None]:
 
 
 def _raise_refusal(producer: Producer, refusal: Refusal) -> None:
-    producer.poll(0)  # tells error_cb
+    producer.poll(0)  # calls error_cb
     if refusal.error:
         raise KafkaException(refusal.error)
 
 
 def resumed(
-    call: Callable[[float], object], seconds: float, patience: Patience, look: Callable[[], object] = lambda: None
+    call: Callable[[float], object], seconds: float, deadline: Deadline, look: Callable[[], object] = lambda: None
 ) -> None:
-    """Make a transactional call of librdkafka's, which may be resumed after a timeout, until it has an answer.
+    """Repeat a transactional call of librdkafka, which resumes it after a timeout, until it has an answer.
 
     `look` is called in between, and may raise.
     """
@@ -139,6 +138,86 @@ def resumed(
             call(seconds)
             return
         except KafkaException as error:
-            if not error.args[0].retriable() or not patience.lasts():
+            if not error.args[0].retriable() or not deadline.has_time():
                 raise
             look()
+
+
+# The client waits in slices of 0.2 s and runs callbacks in each, even after a callback has raised: two errors at once
+# make Python raise SystemError. A wait that is shorter is one slice.
+ONE_SLICE = 0.1  # seconds
+
+
+def send_rows(
+    rows: BatchRows,
+    producer: Producer,
+    deadline: Deadline,
+    tags: Tags = (),
+    after_first: Callable[[], object] | None = None,
+) -> int:
+    """Produce every row, wait until all are acknowledged, and return how many there were.
+
+    `tags` are headers that every record gets. `after_first` is called when the first rows are acknowledged, or all at
+    once. Raises KafkaException for a row that Kafka did not take, TimeoutError for one not acknowledged within the
+    seconds of `deadline` after the last was produced, ValueError for one that cannot be a record, QueryStopped.
+    """
+    failures: list[KafkaError] = []
+
+    def failed(error: KafkaError | None, record: Message) -> None:
+        if error:
+            failures.append(_at(record.topic(), error))
+
+    count = 0
+    with contextlib.closing(rows):
+        for batch in kafka_rows(rows, rows.topic, tags):
+            for topic_of_row, value, key, partition, headers in batch:
+                count += 1
+                # Only failures are reported (a callback for each row would cost more than the row), so a row that has
+                # left the queue was acknowledged.
+                if after_first and len(producer) < count - 1:
+                    after_first()
+                    after_first = None
+                while True:
+                    try:
+                        # By position, because names would make it a third slower: on_delivery, its alias, timestamp.
+                        producer.produce(topic_of_row, value, key, partition, failed, None, 0, headers)
+                        break
+                    except BufferError:  # the queue is full: let some of it go
+                        producer.poll(ONE_SLICE)
+                        _raise_first(failures)
+                        deadline.has_time()
+                    except KafkaException as error:
+                        raise KafkaException(
+                            _at(topic_of_row, why_unknown(producer, topic_of_row, error.args[0]))
+                        ) from error
+            producer.poll(0)  # calls `failed`, so that a failure is raised before the rest is computed
+            _raise_first(failures)
+    acknowledged(producer, count, failures, deadline, [rows.topic] if rows.topic else [])
+    if count and after_first:
+        after_first()
+    return count
+
+
+def acknowledged(
+    producer: Producer, count: int, failures: list[KafkaError], deadline: Deadline, topics: Collection[str]
+) -> None:
+    """Wait until the last of `count` records is acknowledged, while the topics exist.
+
+    Raises KafkaException, TimeoutError, QueryStopped.
+    """
+    deadline, absence = deadline.restarted(), Absence(producer, topics)
+    while unsent := producer.flush(ONE_SLICE):
+        _raise_first(failures)  # one failure fails the batch; the rows after it may never be acknowledged
+        absence.look()
+        if not deadline.has_time():
+            raise TimeoutError(f"{unsent} of {count} records were not acknowledged within {deadline.seconds:g} s")
+    _raise_first(failures)
+
+
+def _at(topic: object, error: KafkaError) -> KafkaError:
+    return KafkaError(error.code(), f"{error.str()}, for topic {topic!r}")
+
+
+def _raise_first(failures: list[KafkaError]) -> None:
+    if failures:
+        raise KafkaException(failures[0])

@@ -1,45 +1,46 @@
 """The streaming query that a batch belongs to, as its driver's JVM knows it: its plans, its checkpoint, its end.
 
-PySpark hands `foreachBatch` a DataFrame and a number. Who asks and what was planned is to be had from the query's
-execution, which Spark keeps in a table of the session's shared state; tried with Spark 4.0 to 4.2.
+PySpark passes `foreachBatch` a DataFrame and a number. The query's id and its plans come from its StreamExecution,
+which Spark keeps in a table of the session's shared state; tested with Spark 4.0 to 4.2.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
 from exactly_once_kafka.plan import plan_of
 
-WITNESSES = "exactly-once"  # a directory in the checkpoint
+NOTES = "exactly-once"  # a directory in the checkpoint
 
 
 class NoQuery(RuntimeError):
-    """What has to be known of the query cannot be had; the message says what and why."""
+    """The sink cannot get something that it needs to know of the query; the message says what and why."""
 
 
 def run_of(rows: DataFrame) -> tuple[str, str]:
-    """Return the query's id, the same for as long as its checkpoint lives, and its run's, or so it seems.
+    """Return the query's id, which stays the same as long as its checkpoint, and the id of its run.
 
-    Spark keeps a run's id as its job group, where anybody may set another. Raises NoQuery.
+    Spark keeps the run's id as the job group; it is wrong if the program has set another job group. Raises NoQuery.
     """
     if type(rows).__module__.startswith("pyspark.sql.connect"):
         raise NoQuery(
-            "the rows are those of Spark Connect, which is not supported: the sink needs what only the driver's own "
-            "process can tell. Run the query with a classic session (SparkSession.builder.master(…))"
+            "the rows are those of Spark Connect, which is not supported: the sink needs access to the driver's own "
+            "process. Run the query with a classic session (SparkSession.builder.master(…))"
         )
     context = rows.sparkSession.sparkContext
     query_id = context.getLocalProperty("sql.streaming.queryId")
     if not query_id:
         raise NoQuery(
-            "no id of a streaming query reaches the sink, so that a batch of another query, or of another "
-            "checkpoint, could not be told from the next one. Call the sink in foreachBatch, in the thread in which "
-            "Spark calls you, or in one that inherits from it: a pyspark.InheritableThread, or any that runs "
+            "the sink was called without the id of a streaming query, so it could not tell the next batch from one of "
+            "another query or checkpoint. Call the sink in foreachBatch, in the thread in which Spark calls your "
+            "function, or in one that inherits from it: a pyspark.InheritableThread, or any that runs "
             "pyspark.inheritable_thread_target(function). And do not set PYSPARK_PIN_THREAD=false"
         )
     return query_id, context.getLocalProperty("spark.jobGroup.id") or ""
@@ -66,7 +67,7 @@ class RunningQuery:
             raise NoQuery(_unknown_spark(session.version, error)) from error
 
     def plan(self, batch_id: int) -> str:
-        """Return the plan of a batch from the query's own offset log; that of the last batch is remembered."""
+        """Return the plan of a batch from the query's own offset log. The last one is cached."""
         if batch_id not in self._last_plan:
             self._last_plan = {batch_id: self._plan(batch_id)}
         return self._last_plan[batch_id]
@@ -78,7 +79,7 @@ class RunningQuery:
             raise NoQuery(_unknown_spark("this version", error)) from error
 
     def _from_file(self, batch_id: int) -> str | None:
-        """Return the entry if it is a file of this machine: to ask the JVM takes a small batch 5 % of its time."""
+        """Return the entry if it is a local file: reading it through the JVM takes 5 % of a small batch's time."""
         if self._files is not None:
             with contextlib.suppress(OSError):
                 return (self._files / str(batch_id)).read_text(encoding="utf-8")
@@ -94,15 +95,20 @@ class RunningQuery:
     def stopped(self) -> bool:
         return not self._execution.isActive()
 
-    def witness(self, name: str) -> Witness:
+    def checkpoint_note(self, name: str) -> CheckpointNote:
         """Return the note that sink `name` leaves in the query's checkpoint."""
         path = self._jvm.org.apache.hadoop.fs.Path
-        directory = path(path(self._execution.resolvedCheckpointRoot()), WITNESSES)
-        return Witness(path(directory, quote(name, safe="")), directory, self._jvm, self._configuration)
+        directory = path(path(self._execution.resolvedCheckpointRoot()), NOTES)
+        with _checkpoint_errors():
+            return CheckpointNote(path(directory, quote(name, safe="")), directory, self._jvm, self._configuration)
 
 
-class Witness:
-    """A small file in the checkpoint, on whatever file system that is. Its errors are Py4JJavaError."""
+class CheckpointFailed(RuntimeError):
+    """The checkpoint cannot be read or written; the message says why."""
+
+
+class CheckpointNote:
+    """A small file in the checkpoint, on whatever file system that is. Raises CheckpointFailed."""
 
     def __init__(self, path: Any, directory: Any, jvm: Any, configuration: Any):
         self._path, self.name = path, path.getName()
@@ -111,25 +117,35 @@ class Witness:
 
     def read(self) -> str | None:
         """Return what was written, or None if there is nothing."""
-        if not self._files.exists(self._path):
-            return None
-        stream = self._files.open(self._path)
-        try:
-            return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
+        with _checkpoint_errors():
+            if not self._files.exists(self._path):
+                return None
+            stream = self._files.open(self._path)
+            try:
+                return bytes(stream.readAllBytes()).decode()
+            finally:
+                stream.close()
 
     def write(self, text: str) -> None:
-        """Write it: afterwards it is there as a whole."""
-        stream = self._files.create(self._unfinished, True)
-        stream.write(bytearray(text.encode()))
-        stream.hsync()
-        stream.close()
-        self._files.rename(self._unfinished, self._path)
+        """Write another file and rename it, so that the note is never there in part."""
+        with _checkpoint_errors():
+            stream = self._files.create(self._unfinished, True)
+            stream.write(bytearray(text.encode()))
+            stream.hsync()
+            stream.close()
+            self._files.rename(self._unfinished, self._path)
+
+
+@contextlib.contextmanager
+def _checkpoint_errors() -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise CheckpointFailed(str(error.java_exception).splitlines()[0]) from error
 
 
 def _unknown_spark(version: str, error: Exception) -> str:
     return (
-        f"the plan of the batch cannot be had from Spark {version} ({str(error).splitlines()[0]:.200}); the sink "
+        f"the plan of the batch cannot be read from Spark {version} ({str(error).splitlines()[0]:.200}); the sink "
         "knows Spark 4.0 to 4.2, classic (not Connect). Without the plan, one batch N cannot be told from another"
     )

@@ -1,9 +1,9 @@
 """Login tokens (SASL/OAUTHBEARER), kept until shortly before they expire, or until Kafka refuses one.
 
-Where the driver writes, every micro-batch has a producer of its own, and left to itself each would ask the identity
-provider for a token. Here all clients of a sink share one: the one that `oauth_cb` returns, or the one that
-`sasl_oauthbearer_method="oidc"` fetches with a client's id and secret. Where it stops: other kinds of OIDC grants are
-left to librdkafka, which asks for a token per producer; and each task of a real-time sink asks for its own.
+If the driver writes, every micro-batch has a producer of its own, and each would ask the identity provider for a token.
+Here all clients of a sink share one token: the one that `oauth_cb` returns, or the one that
+`sasl_oauthbearer_method="oidc"` fetches with a client's id and secret. Limitations: other kinds of OIDC grants are
+left to librdkafka, which asks for a token per producer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
 
 Token = tuple[Any, ...]  # the token, when it expires (seconds since 1970), and perhaps principal and extensions
-REST = 0.2  # of a token's life: what is left when another is asked for, as in librdkafka
+REST = 0.2  # share of a token's life that is left when another is requested, as in librdkafka
 PATIENCE = 30  # seconds for the identity provider to answer
 
 OF_OIDC = "sasl.oauthbearer."
@@ -27,13 +27,13 @@ UNDERSTOOD = {"method", "client.id", "client.secret", "token.endpoint.url", "sco
 
 
 class KeptToken:
-    """An `oauth_cb` that asks another one only when the last token is about to expire."""
+    """An `oauth_cb` that calls another one only when the last token is about to expire."""
 
     def __init__(self, fetch: Callable[[str], Token]):
         self._fetch, self._lock = fetch, threading.Lock()
         self._token: Token = ()
         self._good_until = 0.0
-        self._refused = 0  # how many tokens were
+        self._refused = 0  # how many tokens Kafka has refused
 
     def __call__(self, config: str) -> Token:
         with self._lock:
@@ -44,20 +44,20 @@ class KeptToken:
             return self._token
 
     def forget(self) -> None:
-        """Have another token asked for, since Kafka has refused this one."""
+        """Request another token at the next call, since Kafka has refused this one."""
         with self._lock:
             self._good_until = 0.0
             self._refused += 1
 
     def renew(self, other: KeptToken) -> None:
-        """Take the token of another one if it is good for longer, or if this one has been refused since."""
+        """Take the token of `other` if it expires later, or if Kafka has refused this one since."""
         with self._lock:
             if other._refused > self._refused or other._good_until > self._good_until:
                 self._token, self._good_until = other._token, other._good_until
                 self._refused = max(other._refused, self._refused)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what goes to an executor: the token as well, which it need not ask for then."""
+        """Return what goes to an executor: also the token, so that the executor need not request one."""
         with self._lock:
             return {key: value for key, value in vars(self).items() if key != "_lock"}
 
@@ -76,7 +76,7 @@ def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
     if oidc.get("method") != "oidc" or not by_secret:
         return settings
     left = {key: value for key, value in settings.items() if not key.startswith(OF_OIDC)}
-    # librdkafka, which no longer makes the request itself, has no use for the certificates of it.
+    # librdkafka no longer makes the request itself, so it does not need the certificates for it.
     left = {key: value for key, value in left.items() if not key.startswith("https.")}
     authority = {"cafile": settings.get("https.ca.location"), "cadata": settings.get("https.ca.pem")}
     if authority["cafile"] == "probe":
@@ -86,13 +86,13 @@ def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_token(settings: dict[str, Any]) -> bool:
-    """Tell whether the settings log in with tokens, whoever gives and keeps them."""
+    """Tell whether the settings log in with tokens, from any source."""
     mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
     return str(mechanism).upper() == "OAUTHBEARER"
 
 
 def forget_refused(settings: dict[str, Any]) -> None:
-    """Have another token asked for, if these settings keep one."""
+    """Request another token at the next login, if these settings keep one."""
     if isinstance(kept := settings.get("oauth_cb"), KeptToken):
         kept.forget()
 

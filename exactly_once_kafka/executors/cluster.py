@@ -1,17 +1,23 @@
-"""A Kafka cluster as its own protocol shows it: requests to a partition's leader or to a transaction's coordinator.
+"""Sends requests of Kafka's protocol to the leader of a partition or to a transaction coordinator.
 
-The connections, with TLS and SASL, and the requests are kafka-python's; this says whom to ask, and until when.
-No thread is started: what is under way moves on while somebody waits in `ask` or `wait`.
+kafka-python has the connections, with TLS and SASL, and the requests; this module chooses the node and limits the time.
+It starts no thread: data is sent and received only while the caller is in `ask` or `wait`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
+import time
 import weakref
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from confluent_kafka import KafkaError
+from kafka import errors
 from kafka.errors import (
     BrokerResponseError,
     InvalidTopicError,
@@ -23,13 +29,111 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.net import KafkaConnectionManager, NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.producer.produce import ProduceRequest
 from kafka.structs import TopicPartition
 
-from exactly_once_kafka.executors.produce_requests import ProduceRequests
-from exactly_once_kafka.patience import SLICE, Patience
+from exactly_once_kafka.deadline import SLICE, Deadline
+from exactly_once_kafka.errors import AbsenceTimer
+
+
+class NoSuchPartition(errors.KafkaError):  # type: ignore[misc]  # kafka-python comes without types
+    """A row names a partition that its topic does not have."""
+
+
+# The permanent errors that have no number at Kafka. Others without a number count as passing.
+CODES = {
+    NoSuchPartition: KafkaError._UNKNOWN_PARTITION,
+    errors.IllegalArgumentError: KafkaError._INVALID_ARG,
+    errors.KafkaConfigurationError: KafkaError._INVALID_ARG,
+    errors.UnrecognizedBrokerVersion: KafkaError._UNSUPPORTED_FEATURE,
+    errors.UnsupportedCodecError: KafkaError._NOT_IMPLEMENTED,
+}
+
+
+def code_of(error: Exception) -> int:
+    """Return the code of an error, of Kafka's or of librdkafka's."""
+    if isinstance(error, errors.BrokerResponseError) and error.errno is not None:
+        return int(error.errno)
+    return int(CODES.get(type(error), KafkaError._FAIL))
+
+
+VERSION = 12  # of Produce: from here on, a leader enrols its partition in the transaction by itself (KIP-890)
+BROKER_TIMEOUT = 30_000  # milliseconds that a leader waits for its followers
+MOST_BYTES = 16_000_000  # of a request, unless it has one partition: a broker refuses more than 100 MB by default
+TOPIC = ProduceRequest.TopicProduceData
+PARTITION = TOPIC.PartitionProduceData
+
+
+class _Waiting(NamedTuple):
+    content: bytes
+    answer: Future
+
+
+Request = dict[tuple[str, int], _Waiting]  # topic and partition; each is in a request at most once
+
+
+class ProduceRequests:
+    """Gathers record batches until `send`. `to_node` sends a request to a node and returns the future of its answer."""
+
+    def __init__(self, to_node: Callable[[ProduceRequest, int], Future]):
+        self._to_node = to_node
+        self._requests: dict[tuple[int, str], list[Request]] = {}  # node, transactional id -> in their order
+
+    def add(self, node: int, transactional_id: str, topic: str, partition: int, content: bytes) -> Future:
+        """Return the future of the partition's part of the answer. What is added first is sent first."""
+        requests = self._requests.setdefault((node, transactional_id), [])
+        behind = max((n for n, each in enumerate(requests, 1) if (topic, partition) in each), default=0)
+        request = next((each for each in requests[behind:] if _size(each) + len(content) <= MOST_BYTES), None)
+        if request is None:
+            requests.append(request := {})
+        request[topic, partition] = _Waiting(content, Future())
+        return request[topic, partition].answer
+
+    def forget(self) -> None:
+        """Drop what was added and not sent yet."""
+        self._requests = {}
+
+    def send(self) -> None:
+        """Send what was added since. A future fails at once if its request cannot be sent."""
+        gathered, self._requests = self._requests, {}
+        for (node, transactional_id), requests in gathered.items():
+            for request in requests:
+                sent = self._to_node(_produce(transactional_id, request), node)
+                sent.add_callback(functools.partial(_answer, request))
+                sent.add_errback(functools.partial(_fail, request))
+
+
+def _size(request: Request) -> int:
+    return sum(len(each.content) for each in request.values())
+
+
+def _produce(transactional_id: str, request: Request) -> ProduceRequest:
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), waiting in request.items():
+        topics.setdefault(topic, []).append(PARTITION(index=partition, records=waiting.content))
+    return ProduceRequest(
+        version=VERSION,
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=BROKER_TIMEOUT,
+        topic_data=[TOPIC(name=topic, partition_data=partitions) for topic, partitions in topics.items()],
+    )
+
+
+def _answer(request: Request, value: Any) -> None:
+    for topic in value.responses:
+        for partition in topic.partition_responses:
+            request.pop((topic.name, partition.index)).answer.success(partition)
+    _fail(request, RuntimeError("the broker's answer leaves out a partition"))
+
+
+def _fail(request: Request, error: BaseException) -> None:
+    for each in request.values():
+        each.answer.failure(error)
+
 
 RETRY = 0.02  # seconds between two tries
-ONE_ADDRESS = 10  # seconds for an address, which may lead nowhere; then another may be tried
+ONE_ADDRESS = 10  # seconds to try one bootstrap address; then another may be tried
 SETTINGS = {
     "max_in_flight_requests_per_connection": 1000,  # each writer counts its own
     "reconnect_backoff_max_ms": 500,
@@ -37,23 +141,39 @@ SETTINGS = {
 }
 
 
-class Cluster:
-    """The cluster that `settings` (kafka-python's names) lead to. Use it in one thread at a time.
+class NoSuchTopic(UnknownTopicOrPartitionError):  # type: ignore[misc]  # kafka-python comes without types
+    """Kafka has not known the topic for GONE seconds, so it is not a new topic that a broker hears of late."""
 
-    Its connections end with it, or with the process, whichever comes first. Errors are those of kafka.errors; where
-    nobody answers in time, TimeoutError; and whatever `patience` raises.
+    retriable = False
+
+
+class Cluster:
+    """A client of the cluster that `settings` (kafka-python's names) name. Use it in one thread at a time.
+
+    Its connections are closed with it, or when the process ends. Raises errors of kafka.errors, TimeoutError if no
+    broker answers in time, and what `deadline` raises.
     """
 
     def __init__(self, settings: Mapping[str, Any]):
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
-        self.produces = ProduceRequests(self.send)  # are sent when they are waited for
-        # kafka-python, left to itself, logs an error for what it finds half gone when it is collected.
+        self.produces = ProduceRequests(self.send)  # sent by `wait`
+        # Without this, kafka-python logs an error when the garbage collector finds its objects half closed.
         self._end = weakref.finalize(self, _close, self._manager, self._net, os.getpid())
 
-    def partitions(self, topic: str, patience: Patience, at_least: int = 1) -> int:
+    def partitions(self, topic: str, deadline: Deadline, at_least: int = 1) -> int:
         """Return how many partitions a topic has. Kafka is asked if fewer than `at_least` are known."""
-        return int(self.patiently(lambda: self._count(topic, patience, at_least), patience))
+        absence = AbsenceTimer()
+
+        def count() -> int:
+            try:
+                return self._count(topic, deadline, at_least)
+            except UnknownTopicOrPartitionError as error:
+                if absence.missed():
+                    raise NoSuchTopic(topic) from error
+                raise
+
+        return int(self.retry(count, deadline))
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Return the leader's node id, or None while there is none or it is not known."""
@@ -61,23 +181,27 @@ class Cluster:
         return None if node in (None, -1) else int(node)
 
     def has(self, topic: str, partition: int) -> bool:
-        """Tell whether there is such a partition, by what was heard last."""
+        """Tell whether there is such a partition, by the last metadata."""
         return partition in (self._manager.cluster.partitions_for_topic(topic) or ())
 
-    def transaction_version(self, patience: Patience) -> int:
+    def transaction_version(self, deadline: Deadline) -> int:
         """Return the level of the cluster's feature transaction.version: from 2 on, EndTxn gives the next epoch."""
         request = ApiVersionsRequest(client_software_name="exactly-once-kafka", client_software_version="1")
-        answer = self.patiently(lambda: self.ask(request, None, patience), patience)
+        answer = self.retry(lambda: self.ask(request, None, deadline), deadline)
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return int(levels.get("transaction.version", 0))
 
-    def coordinator(self, key: str, patience: Patience, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> str:
-        """Return the name of the node that coordinates a transactional id's transactions, or a group, now."""
-        found = self.ask(FindCoordinatorRequest(version=3, key=key, key_type=kind.value), None, patience)
-        return str(self._manager.cluster.add_coordinator(found, kind, key))
+    def coordinator(self, transactional_id: str, deadline: Deadline) -> str:
+        """Return the name of the node that coordinates an id's transactions now."""
+        kind = CoordinatorType.TRANSACTION
+        found = self.ask(FindCoordinatorRequest(version=3, key=transactional_id, key_type=kind.value), None, deadline)
+        return str(self._manager.cluster.add_coordinator(found, kind, transactional_id))
 
-    def patiently(self, attempt: Any, patience: Patience) -> Any:
-        """Repeat what fails because a broker is away or busy; at last raise what Kafka said, or TimeoutError."""
+    def retry(self, attempt: Any, deadline: Deadline) -> Any:
+        """Return the result of `attempt`, repeated after retriable errors; at the deadline raise Kafka's last answer.
+
+        If Kafka never answered, raise TimeoutError.
+        """
         said: BrokerResponseError | None = None
         while True:
             try:
@@ -90,75 +214,75 @@ class Cluster:
                 if not getattr(error, "retriable", False):
                     raise
                 said = error if isinstance(error, BrokerResponseError) else said
-                if not patience.lasts():
-                    raise said or TimeoutError(f"no answer for {patience.elapsed:.0f} s; last: {error}") from error
+                if not deadline.has_time():
+                    raise said or TimeoutError(f"no answer for {deadline.elapsed:.0f} s; last: {error}") from error
             self.wait(RETRY)
 
-    def ask(self, request: Any, node: int | str | None, patience: Patience) -> Any:
+    def ask(self, request: Any, node: int | str | None, deadline: Deadline) -> Any:
         """Return a node's answer; None stands for any node."""
-        self.connect(patience)
-        return self._answer(self.send(request, self._manager.least_loaded_node() if node is None else node), patience)
+        self.connect(deadline)
+        return self._answer(self.send(request, self._manager.least_loaded_node() if node is None else node), deadline)
 
-    def ask_all(self, requests: Iterable[tuple[int, Any]], patience: Patience) -> list[Any]:
-        """Return what nodes answer, each to a request of its own."""
+    def ask_all(self, requests: Iterable[tuple[int, Any]], deadline: Deadline) -> list[Any]:
+        """Send each node its request, and return the answers in the same order."""
         futures = [self.send(request, node) for node, request in requests]
-        return [self._answer(each, patience) for each in futures]
+        return [self._answer(each, deadline) for each in futures]
 
-    def is_told_to_wait(self, node: int | None) -> bool:
-        """Tell whether the node has told this client to send nothing for a while, since its quota is used up."""
+    def is_throttled(self, node: int | None) -> bool:
+        """Tell whether the node has told this client to send nothing for a while, because its quota is used up."""
         connection = self._manager._conns.get(node)
         return connection is not None and "throttle" in connection.paused
 
     def send(self, request: Any, node: int | str) -> Future:
-        """Send a request; the future has failed already if the node cannot be reached just now."""
+        """Send a request and return the future of its answer, which has failed if the node cannot be reached now."""
         try:
             return self._manager.send(request, node)
-        except UnknownBrokerIdError:  # it was dead when we looked last
-            self.look_again()
+        except UnknownBrokerIdError:  # the last metadata does not have it
+            self.refresh_metadata()
             return Future().failure(NodeNotReadyError(node))
 
     def wait(self, seconds: float) -> None:
-        """Let what is under way move on, until something happens or the time is up."""
+        """Send and receive, until something happens or the time is up."""
         self.produces.send()
         self._net.poll(timeout_ms=seconds * 1000)
 
-    def connect(self, patience: Patience) -> None:
-        """Connect, unless that is done."""
+    def connect(self, deadline: Deadline) -> None:
+        """Connect, unless it is connected."""
         if not self._manager.bootstrapped:
-            seconds = min(patience.seconds, ONE_ADDRESS)
-            self._answer(self._manager.bootstrap_async(timeout_ms=seconds * 1000), patience)
+            seconds = min(deadline.seconds, ONE_ADDRESS)
+            self._answer(self._manager.bootstrap_async(timeout_ms=seconds * 1000), deadline)
 
-    def look_again(self) -> Future:
-        """Ask who leads what by now."""
+    def refresh_metadata(self) -> Future:
+        """Request metadata again, which have the leaders of the partitions."""
         return self._manager.cluster.request_update()
 
     def follow(self, topic: str) -> None:
-        """Keep an eye on who leads the topic's partitions. Raises InvalidTopicError for what can be no name."""
+        """Keep the topic in the metadata from now on. Raises InvalidTopicError for a name that is not valid."""
         try:
             self._manager.cluster.add_topic(topic)
         except (TypeError, ValueError) as error:
             raise InvalidTopicError(f"topic {topic!r}: {error}") from error
 
     def close(self) -> None:
-        """End its connections; nothing if they have ended."""
+        """Close the connections. Idempotent."""
         self._end()
 
-    def _answer(self, future: Future, patience: Patience) -> Any:
+    def _answer(self, future: Future, deadline: Deadline) -> Any:
         while not future.is_done:
-            if not patience.lasts():
-                raise TimeoutError(f"Kafka gave no answer for {patience.elapsed:.0f} s")
+            if not deadline.has_time():
+                raise TimeoutError(f"Kafka gave no answer for {deadline.elapsed:.0f} s")
             self._net.poll(timeout_ms=SLICE * 1000, future=future)
         if future.exception is not None:
             raise future.exception
         return future.value
 
-    def _count(self, topic: str, patience: Patience, at_least: int) -> int:
-        self.connect(patience)
+    def _count(self, topic: str, deadline: Deadline, at_least: int) -> int:
+        self.connect(deadline)
         known = self._manager.cluster.partitions_for_topic(topic)
         if known and len(known) >= at_least:
             return len(known)
         self.follow(topic)
-        self._answer(self.look_again(), patience)
+        self._answer(self.refresh_metadata(), deadline)
         if known := self._manager.cluster.partitions_for_topic(topic):
             return len(known)
         if topic in self._manager.cluster.unauthorized_topics:
@@ -167,9 +291,49 @@ class Cluster:
 
 
 def _close(manager: KafkaConnectionManager, net: NetworkSelector, owner: int) -> None:
-    """End the connections, unless they are another process's, of which this one was forked."""
+    """Close the connections, unless this process was forked from the one that opened them."""
     if os.getpid() != owner:
         return
-    with contextlib.suppress(RuntimeError):  # at the process's end a thread may still be waiting for an answer
+    with contextlib.suppress(RuntimeError):  # when the process ends, a thread may still wait for an answer
         manager.close()
         net.close()
+
+
+UNUSED = 600  # seconds without a task; then the query has ended, or logs in differently by now
+
+
+@dataclass
+class _Kept:
+    cluster: Cluster
+    provider: Any  # of tokens, or None if it logs in without
+    used: float  # when a task needed it last
+
+
+_kept: dict[str, _Kept] = {}
+
+
+def kept_cluster(connection: dict[str, Any]) -> Cluster:
+    """Return this process's client for these settings of kafka-python; it logs in with the newest token."""
+    key, provider, now = _key(connection), connection.get("sasl_oauth_token_provider"), time.monotonic()
+    if key not in _kept:
+        for old in [each for each, other in _kept.items() if other.used < now - UNUSED]:
+            _end(old)
+        _kept[key] = _Kept(Cluster(connection), provider, now)
+    elif provider is not None:
+        _kept[key].provider.renew(provider)
+    _kept[key].used = now
+    return _kept[key].cluster
+
+
+def end_connections(connection: dict[str, Any]) -> None:
+    """Close the connections for these settings, if there are any; their requests fail."""
+    _end(_key(connection))
+
+
+def _end(key: str) -> None:
+    if kept := _kept.pop(key, None):
+        kept.cluster.close()
+
+
+def _key(connection: dict[str, Any]) -> str:
+    return json.dumps(connection, sort_keys=True, default=str)

@@ -1,7 +1,7 @@
 """Begins, marks and ends transactions by Kafka's own protocol: InitProducerId, the marker's record, EndTxn.
 
-A Kafka with transaction version 2 gives the next epoch with the end of each transaction (KIP-890), so that nothing that
-comes late from one transaction can do harm in the next.
+A Kafka with transaction version 2 gives the next epoch with the end of each transaction (KIP-890), so that it refuses a
+late request of one transaction in the next.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from kafka.errors import (
 )
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
-from exactly_once_kafka.batch import Marker
-from exactly_once_kafka.executors.arrays import one
-from exactly_once_kafka.executors.cluster import Cluster
-from exactly_once_kafka.executors.codes import code_of
-from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
-from exactly_once_kafka.executors.record_batch import ProducerId, encode
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.errors import with_operation
+from exactly_once_kafka.executors.cluster import Cluster, code_of
+from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter, send
+from exactly_once_kafka.executors.record_batch import ProducerId, encode, one
+from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.marker import value_of
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.protocol import Marker
 
 FENCING = 5  # version of InitProducerId
 NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
 NEEDED = 2  # level of transaction.version that has it
 MOVED = (KafkaConnectionError, NodeNotReadyError, NotCoordinatorError, RequestTimedOutError)
 
-Codes = Callable[[Any], list[int]]  # of errors, in an answer
+Codes = Callable[[Any], list[int]]  # returns the error codes in an answer
 
 
 class Coordinator:
@@ -52,30 +51,33 @@ class Coordinator:
         self.name, self.connection, self.encoding, self.marker_topic = name, connection, encoding, marker_topic
         self._timeout_ms = timeout_ms
         self.cluster = Cluster(connection)
-        self.node: str | None = None  # that keeps the transactions, once it is found
+        self.node: str | None = None  # the transaction coordinator's, once it is found
 
-    def rest(self) -> None:
-        """Give up the connections; who asks again opens others, by the addresses that were given."""
+    def disconnect(self) -> None:
+        """Close the connections; the next request opens new ones, from the bootstrap addresses."""
         self.cluster.close()
         self.cluster, self.node = Cluster(self.connection), None
 
-    def suffices(self, patience: Patience) -> bool:
+    def supports_txn_v2(self, deadline: Deadline) -> bool:
         """Tell whether the cluster gives the next epoch with the end of each transaction."""
         with _as_client_errors():
-            return self.cluster.transaction_version(patience) >= NEEDED
+            return self.cluster.transaction_version(deadline) >= NEEDED
 
-    def partitions(self, topic: str, patience: Patience) -> int:
-        """Return how many partitions a topic has."""
+    def partitions(self, topic: str, deadline: Deadline) -> int:
+        """Return how many partitions a topic to write to has."""
+        try:
+            with _as_client_errors():
+                return self.cluster.partitions(topic, deadline)
+        except KafkaException as error:
+            raise KafkaException(with_operation(error.args[0], f"WRITE to topic {topic!r}")) from error
+
+    def retry(self, attempt: Callable[[], Any], deadline: Deadline) -> Any:
+        """Return the result of `attempt`, repeated while it raises retriable errors of kafka.errors."""
         with _as_client_errors():
-            return self.cluster.partitions(topic, patience)
+            return self.cluster.retry(attempt, deadline)
 
-    def patiently(self, attempt: Callable[[], Any], patience: Patience) -> Any:
-        """Return what the attempt returns, which raises errors of kafka.errors, some of them to be tried again."""
-        with _as_client_errors():
-            return self.cluster.patiently(attempt, patience)
-
-    def fence_once(self, patience: Patience) -> ProducerId:
-        """Ask for a new epoch. Raises errors of kafka.errors, and one while what older ones left open is aborted."""
+    def fence_once(self, deadline: Deadline) -> ProducerId:
+        """Request a new epoch once. Raises errors of kafka.errors: a retriable one while Kafka aborts an open one."""
         request = InitProducerIdRequest(
             version=FENCING,
             transactional_id=self.name,
@@ -83,10 +85,10 @@ class Coordinator:
             producer_id=-1,
             producer_epoch=-1,
         )
-        return _producer(self.ask_once(request, patience))
+        return _producer(self.ask_once(request, deadline))
 
-    def end(self, producer: ProducerId, committed: bool, patience: Patience) -> ProducerId:
-        """Commit or abort, and return the epoch of the next transaction. Asked again, it answers the same."""
+    def end(self, producer: ProducerId, committed: bool, deadline: Deadline) -> ProducerId:
+        """Commit or abort, and return the epoch of the next transaction. A repeated request has the same answer."""
         request = EndTxnRequest(
             version=NEXT_EPOCH,
             transactional_id=self.name,
@@ -94,34 +96,34 @@ class Coordinator:
             producer_epoch=producer.epoch,
             committed=committed,
         )
-        return _producer(self.patiently(lambda: self.ask_once(request, patience), patience))
+        return _producer(self.retry(lambda: self.ask_once(request, deadline), deadline))
 
-    def encoded(self, marker: Marker, producer: ProducerId, rows_before: int) -> Piece:
+    def encoded(self, marker: Marker, producer: ProducerId, rows_before: int) -> EncodedBatch:
         """Return the marker as its record in a transaction that wrote `rows_before` to the marker's partition."""
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
         rows = pyarrow.RecordBatch.from_arrays([one(each) for each in record.values()], list(record))
-        return Piece(encode(rows, producer, rows_before, int(time.time() * 1000)), 1)
+        return EncodedBatch(encode(rows, producer, rows_before, int(time.time() * 1000)), 1)
 
-    def marking(self, encoded: Piece, patience: Patience) -> PartitionWriter:
-        """Begin to make the marker part of the transaction."""
-        self.partitions(self.marker_topic, patience)  # who leads it
+    def marking(self, encoded: EncodedBatch, deadline: Deadline) -> PartitionWriter:
+        """Begin to write the marker in the transaction, and return its writer."""
+        self.partitions(self.marker_topic, deadline)  # finds the leader
         writer = PartitionWriter(self.cluster, self.name, self.marker_topic, 0)
         writer.add(encoded)
         with _as_client_errors():
             writer.step()
         return writer
 
-    def marked(self, writer: PartitionWriter, patience: Patience) -> None:
-        """Wait until the marker is part of the transaction."""
+    def marked(self, writer: PartitionWriter, deadline: Deadline) -> None:
+        """Wait until the marker is acknowledged."""
         with _as_client_errors():
-            send(self.cluster, [writer], patience.seconds, patience.lasts)
+            send(self.cluster, [writer], deadline.seconds, deadline.has_time)
 
-    def ask_once(self, request: Any, patience: Patience, codes: Codes = lambda answer: [answer.error_code]) -> Any:
-        """Ask the coordinator, wherever it is by now. Raises what it refuses, by the `codes` in its answer."""
+    def ask_once(self, request: Any, deadline: Deadline, codes: Codes = lambda answer: [answer.error_code]) -> Any:
+        """Send the coordinator a request, and find it first if necessary. Raises the first error by `codes`."""
         if self.node is None:
-            self.node = self.cluster.coordinator(self.name, patience)
+            self.node = self.cluster.coordinator(self.name, deadline)
         try:
-            answer = self.cluster.ask(request, self.node, patience)
+            answer = self.cluster.ask(request, self.node, deadline)
             for error in map(for_code, codes(answer)):
                 if error is not NoError:
                     raise error(error.description)
@@ -137,7 +139,7 @@ def _producer(answer: Any) -> ProducerId:
 
 @contextlib.contextmanager
 def _as_client_errors() -> Iterator[None]:
-    """Raise what Kafka refuses, and what hinders to ask it, as the other clients of the sink do."""
+    """Turn errors of kafka-python and of connections into KafkaException, which the sink's other clients raise."""
     try:
         yield
     except TimeoutError:

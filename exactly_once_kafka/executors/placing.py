@@ -1,7 +1,11 @@
-"""Which task writes which row: all rows of a Kafka partition go to one task, since its records are numbered there.
+"""Chooses the task that writes a row: all rows of a Kafka partition go to one task, which numbers its records.
 
 A row's Kafka partition is the one that its column `partition` names, or the one that every Java client would choose for
-its key. Rows with neither are spread: those of one task and one micro-batch share a partition.
+its key: `(murmur2(key) & 0x7fffffff) % partitions`. Rows with neither are spread: those of one task and one micro-batch
+share a partition.
+
+Limitations: the hash takes a round for each 4 bytes of the longest key, at some 10 µs of a processor, even if only one
+key is that long. Source: org.apache.kafka.common.utils.Utils.murmur2.
 """
 
 from __future__ import annotations
@@ -14,21 +18,68 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow
 import pyarrow.compute
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.executors.arrays import booleans, int32s, integers
-from exactly_once_kafka.executors.partitioner import partitions_of as partitions_of_keys
-from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS
+from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS, booleans, int32s, integers, nulls
 from exactly_once_kafka.kafka_rows import topic_of_row
 
-SLOWER = 2  # times, that rows may take to compute lest they change places, which takes as long as to write them
+NO_KEY = -1
+SEED, M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
+TAIL_MASK = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)  # by the number of bytes that are left
+
+
+def partitions_of_keys(keys: pyarrow.Array, partitions: int) -> NDArray[np.int32]:
+    """Return the partition of each key, binary or string, in a topic with `partitions` of them; NO_KEY for a null.
+
+    The caller chooses a partition for null keys.
+    """
+    chosen = ((murmur2(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)
+    chosen[nulls(keys)] = NO_KEY
+    return chosen
+
+
+def murmur2(keys: pyarrow.Array) -> NDArray[np.uint32]:
+    """Return the 32-bit MurmurHash2 of each key, binary or string, with Kafka's seed. A null has any hash."""
+    starts, data = _starts_and_data(keys.cast(pyarrow.large_binary()))
+    starts, lengths = starts[:-1], np.diff(starts)
+    word_at = np.ndarray(len(data) - 3, "<u4", data, strides=(1,))  # a word starts at every byte
+    words = lengths >> 2
+    hashes = SEED ^ lengths.astype(np.uint32)
+    live = np.flatnonzero(words)  # the keys that are not read to the end
+    for word in range(words.max(initial=0)):
+        live = live[words[live] > word]
+        hashes[live] = hashes[live] * M ^ _mixed(word_at[starts[live] + 4 * word])
+    left = lengths & 3
+    tail = word_at[starts + 4 * words] & TAIL_MASK[left]
+    hashes = np.where(left, (hashes ^ tail) * M, hashes)
+    hashes = (hashes ^ hashes >> np.uint32(13)) * M
+    return hashes ^ hashes >> np.uint32(15)
+
+
+def _mixed(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    words = words * M
+    return (words ^ words >> np.uint32(24)) * M
+
+
+def _starts_and_data(keys: pyarrow.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return where each key starts in the bytes of all, and where the last ends; 4 bytes can be read at each."""
+    if not len(keys):
+        return np.zeros(1, np.int64), np.zeros(4, np.uint8)
+    _, offsets, data = keys.buffers()
+    starts = np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    used = np.frombuffer(data or b"", np.uint8)[starts[0] : starts[-1]]
+    return starts - starts[0], np.concatenate((used, np.zeros(4, np.uint8)))
+
+
+SLOWER = 2  # times: computing the rows may take so much longer without a shuffle, which takes as long as writing them
 WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
 
 PartitionsOf = Callable[[str], int]
 Batches = Iterator[pyarrow.RecordBatch]
 
 
-class Placed(NamedTuple):
+class PartitionRows(NamedTuple):
     """Rows for one Kafka partition."""
 
     topic: str
@@ -36,14 +87,14 @@ class Placed(NamedTuple):
     rows: pyarrow.RecordBatch
 
 
-def handed_out(
+def repartition_for_kafka(
     rows: DataFrame, topic: str | None, partitions: int, writers: int, assign: Callable[[Batches], Batches]
 ) -> DataFrame:
-    """Return the rows so that all of a Kafka partition are in one of Spark's.
+    """Return the rows so that all rows of a Kafka partition are in one partition of Spark's.
 
-    `partitions` is how many the topic has, or a bound on the tasks if the rows name their topics. Where rows have to
-    change places, they go to so many `writers`; `assign` is what calls `with_writers`, in tasks of its own. They also
-    do where far fewer tasks would otherwise compute them than can run at once: a writer computes what it writes.
+    `partitions` is how many the topic has; if the rows name their topics, a bound on the tasks. If the rows must be
+    shuffled, they go to `writers` tasks, and `assign`, which calls `with_writers`, runs in tasks before. Rows are also
+    shuffled if far fewer tasks would compute them than can run at once, since a task computes what it writes.
     """
     anywhere = topic and not {"key", "partition"} & set(rows.columns)
     if anywhere or writers == 1:
@@ -53,7 +104,7 @@ def handed_out(
     fields = [field for field in rows.schema.fields if field.name != "partition"]
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
     assigned = rows.mapInArrow(assign, f"{columns}, `partition` int, `{WRITER}` int")
-    by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 can only go by a hash of it
+    by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 has only a hash of the column
     handed: DataFrame = by_writer(writers, WRITER).drop(WRITER)
     return handed
 
@@ -68,7 +119,7 @@ def _at_once(rows: DataFrame) -> int:
 
 
 def gathered(batches: Batches) -> Batches:
-    """Yield the rows in batches of MOST_RECORDS or LARGEST bytes at least: a small one takes as long to write."""
+    """Join small batches to MOST_RECORDS rows or LARGEST bytes at least: a small one takes as long to write."""
     waiting, rows, size = list[pyarrow.RecordBatch](), 0, 0
     for batch in batches:
         waiting.append(batch)
@@ -87,7 +138,7 @@ def _joined(batches: list[pyarrow.RecordBatch]) -> Batches:
 def with_writers(
     batches: Batches, topic: str | None, partitions_of: PartitionsOf, spread: int, writers: int
 ) -> Batches:
-    """Give each row its Kafka partition and the writer of that."""
+    """Add to each row its Kafka partition and the number of the task that writes it."""
     for batch in batches:
         for placed in split(batch, topic, partitions_of, spread):
             writer = (zlib.crc32(placed.topic.encode()) + placed.partition) % writers
@@ -99,8 +150,10 @@ def with_writers(
             yield rows
 
 
-def split(batch: pyarrow.RecordBatch, topic: str | None, partitions_of: PartitionsOf, spread: int) -> Iterator[Placed]:
-    """Yield the rows of each Kafka partition, in their order. Rows that are to be spread go to the partition `spread`.
+def split(
+    batch: pyarrow.RecordBatch, topic: str | None, partitions_of: PartitionsOf, spread: int
+) -> Iterator[PartitionRows]:
+    """Yield the rows of each Kafka partition, in their order. Rows without key and partition go to `spread`.
 
     Raises ValueError for a row without a topic.
     """
@@ -109,7 +162,7 @@ def split(batch: pyarrow.RecordBatch, topic: str | None, partitions_of: Partitio
         present = np.unique(partitions)
         for number in present:
             chosen = rows if len(present) == 1 else rows.filter(booleans(partitions == number))
-            yield Placed(name, int(number), chosen)
+            yield PartitionRows(name, int(number), chosen)
 
 
 def _by_topic(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[str, pyarrow.RecordBatch]]:

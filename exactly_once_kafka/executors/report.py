@@ -1,30 +1,139 @@
-"""What a task says of its work, and what the driver makes of it: only if nothing is missing may it commit."""
+"""The reports of tasks on executors, and the driver's check of them: it may commit only if no row is missing.
+
+A task must be the only one that ever wrote to its Kafka partitions in this transaction. So a task that Spark runs again
+writes nothing and reports that. A task whose executor lacks this library, or something that it needs, reports that too:
+after an exception Spark would run the task again, perhaps on an executor that has the library.
+
+Spark tells Python the attempt number of the task. That of the stage is only in the name of the thread that computes the
+rows: "Executor task launch worker for task 0.0 in stage 2.1 (TID 3)". A column of each task's first row has this name.
+A task without rows does not see it, so the driver asks Spark about the stage before it commits (`ran_again`).
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
+import pyarrow
 from confluent_kafka import KafkaError, KafkaException
+from pyspark import SparkContext, TaskContext, cloudpickle
 
-from exactly_once_kafka.errors import Incomplete
-from exactly_once_kafka.executors.lacking import LACKING
+from exactly_once_kafka.errors import IncompleteWrite
+from exactly_once_kafka.options import NO_ASSERTS
+
+MISSING = "MISSING: "
+NEEDED = "exactly_once_kafka|kafka|pyarrow|numpy|google_crc32c|confluent_kafka"
+SAID = (
+    rf"^(?:ModuleNotFound|Import)Error: .*'(?:{NEEDED})\b.*",
+    r"\[PACKAGE_NOT_INSTALLED\].*",
+    r"\[PYTHON_VERSION_MISMATCH\].*",
+    r"Cannot run program .*",
+)
+FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+
+
+class MissingDependency(Exception):
+    """An executor lacks something that it needs to write; the driver may have it."""
+
+
+def check_environment(connection: dict[str, Any]) -> None:
+    """Raise MissingDependency if a file that the connection needs cannot be read here, or under `python -O`."""
+    if not __debug__:
+        raise MissingDependency(NO_ASSERTS)
+    for name in FILES:
+        if (path := connection.get(name)) and not os.access(path, os.R_OK):
+            raise MissingDependency(f"file {path} does not exist, or cannot be read")
+
+
+def missing_in(error: str) -> str | None:
+    """Return the line of Spark's error that says what the executor's Python lacks, or that there is no Python."""
+    found = re.search("|".join(SAID), error, re.MULTILINE)
+    return found[0] if found else None
+
+
+def reporting(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    """Return `function`, which yields reports, pickled by value: if modules are missing there, it reports that."""
+    pickled, prefix = cloudpickle.dumps(function), MISSING  # type: ignore[no-untyped-call]
+
+    def call(batches: Any) -> Iterator[Any]:
+        import json
+        import pickle
+
+        import pyarrow
+
+        try:
+            write = pickle.loads(pickled)
+        except ImportError as error:
+            report = {"error": f"{prefix}{type(error).__name__}: {error}"}
+            yield pyarrow.RecordBatch.from_pylist([{"report": json.dumps(report)}])
+            return
+        yield from write(batches)
+
+    return call
+
+
+THREAD = "exactly_once_thread"
+FIRST_ROW = "monotonically_increasing_id() % 8589934592 = 0"
+THREAD_OF_FIRST_ROW = f"IF({FIRST_ROW}, java_method('java.lang.Thread', 'currentThread'), NULL)"
+ATTEMPT_OF_STAGE = re.compile(r" in stage \d+\.(\d+) ")
+
+
+def in_first_attempt(first: pyarrow.RecordBatch | None) -> bool:
+    """Tell whether task and stage run for the first time; False if Spark does not say.
+
+    `first` has the first of the task's rows; None if it has none: then the driver checks the stage (`ran_again`).
+    """
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() == 0 and (first is None or of_first_stage(first))
+
+
+def of_first_stage(rows: pyarrow.RecordBatch) -> bool:
+    """Tell, from the first row of a task, whether its stage runs for the first time."""
+    found = ATTEMPT_OF_STAGE.search(str(rows.column(THREAD)[0]))
+    return bool(found and found[1] == "0")
+
+
+SECONDS = 5.0  # for Spark's listeners to note what has happened, which takes them some milliseconds
+REST = 0.001  # between two looks
+
+
+def ran_again(spark: SparkContext, stages: Set[int | None]) -> bool | None:
+    """Tell whether the stage of all reported tasks ran again, after tasks of its first attempt had failed.
+
+    None if Spark does not say: it may have forgotten the stage (spark.ui.retainedStages).
+    """
+    if len(stages) != 1 or None in stages:
+        return None
+    [stage] = stages
+    tracker, until = spark.statusTracker(), time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        found = tracker.getStageInfo(stage)  # type: ignore[arg-type]
+        if found is not None and found.currentAttemptId > 0:
+            return True
+        if found is not None and found.numCompletedTasks == found.numTasks:
+            return False
+        time.sleep(REST)
+    return None
+
 
 AGAIN = "a task was run again"
 TIMED_OUT = "TimeoutError: "
 
 
 class Unassigned(Exception):
-    """A task that gives rows their Kafka partitions could not; it hands over rows, so its report is this one's text."""
+    """A task could not assign Kafka partitions. It yields rows, so its report is the text of this exception."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """`size`: of the rows, in bytes as Arrow has them; `written`: [topic, partition, records acknowledged] of each.
+    """`size`: bytes of the rows in Arrow; `written`: [topic, partition, records acknowledged] for each partition.
 
-    `code` is Kafka's for what went wrong, or None. `stage`: Spark's number for the stage of the task.
+    `code`: Kafka's error code, or None. `stage`: Spark's id of the task's stage.
     """
 
     rows: int = 0
@@ -41,8 +150,8 @@ class Report:
 
     @property
     def lacking(self) -> str | None:
-        """Return what the executor's Python lacks to write at all."""
-        return self.error.removeprefix(LACKING) if self.error.startswith(LACKING) else None
+        """Return what the executor lacks that it needs to write, if anything."""
+        return self.error.removeprefix(MISSING) if self.error.startswith(MISSING) else None
 
     @classmethod
     def parse(cls, text: str) -> Report:
@@ -59,20 +168,20 @@ class Report:
 
 
 def counted(reports: Sequence[Report]) -> int:
-    """Return how many rows were written and acknowledged, all of them.
+    """Return how many rows were written, if all of them were acknowledged.
 
-    Raises what a task met, as KafkaException, ValueError or TimeoutError; and Incomplete if a task was run again, two
-    wrote to one partition, or a row is missing.
+    Raises a task's error, as KafkaException, ValueError or TimeoutError; and IncompleteWrite if a task was run again,
+    two wrote to one partition, or a row is missing.
     """
-    for report in sorted(reports, key=lambda each: each.error == AGAIN):  # what has a cause of its own goes first
+    for report in sorted(reports, key=lambda each: each.error == AGAIN):  # an error with a cause of its own goes first
         _raise(report)
     written = [(topic, partition) for report in reports for topic, partition, _ in report.written]
     if len(set(written)) < len(written):
-        raise Incomplete("two tasks wrote to one Kafka partition")
+        raise IncompleteWrite("two tasks wrote to one Kafka partition")
     rows = sum(report.rows for report in reports)
     acknowledged = sum(records for report in reports for *_, records in report.written)
     if rows != acknowledged:
-        raise Incomplete(f"{acknowledged} of {rows} rows were acknowledged")
+        raise IncompleteWrite(f"{acknowledged} of {rows} rows were acknowledged")
     return rows
 
 
@@ -81,7 +190,7 @@ def _raise(report: Report) -> None:
         raise KafkaException(KafkaError(report.code, report.error))
     if report.error == AGAIN:
         why = "Spark ran a task of the batch again; why it failed before is in Spark's log"
-        raise Incomplete(f"{why}. Its rows might have been written twice")
+        raise IncompleteWrite(f"{why}. Its rows might have been written twice")
     if report.error.startswith("ValueError: "):
         raise ValueError(report.error.removeprefix("ValueError: "))
     if report.error:

@@ -1,9 +1,10 @@
-"""What a task on an executor does for the sink: it writes its rows into the transaction that the driver has begun.
+"""The task on an executor that writes its rows into the driver's transaction.
 
-A task must be the only one that ever wrote to its Kafka partitions in this transaction, so one that is run again, or
-whose stage is, writes nothing and says so: the driver then aborts, and the batch is repeated as a whole.
+A task must be the only one that ever wrote to its Kafka partitions in this transaction. So a task that Spark runs
+again, alone or with its stage, writes nothing and reports that: the driver then aborts, and the whole batch is
+repeated.
 
-A report says what came of it, also where it failed: an exception would make Spark run the task again.
+A task reports its failure, too: after an exception Spark would run it again.
 """
 
 from __future__ import annotations
@@ -18,26 +19,30 @@ import pyarrow
 from kafka.errors import KafkaError, SaslAuthenticationFailedError
 from pyspark import TaskContext
 
-from exactly_once_kafka.executors.arrays import one
-from exactly_once_kafka.executors.cluster import Cluster
-from exactly_once_kafka.executors.codes import NoSuchPartition, code_of
-from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.first_attempt import THREAD, in_first_attempt
-from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
-from exactly_once_kafka.executors.lacking import LACKING, Lacking, look_around
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.executors.cluster import Cluster, NoSuchPartition, code_of, end_connections, kept_cluster
+from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.executors.placing import Batches, split, with_writers
-from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
-from exactly_once_kafka.executors.report import AGAIN, Report, Unassigned
-from exactly_once_kafka.kafka_rows import Tags, knowing_the_last
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode, one
+from exactly_once_kafka.executors.report import (
+    AGAIN,
+    MISSING,
+    THREAD,
+    MissingDependency,
+    Report,
+    Unassigned,
+    check_environment,
+    in_first_attempt,
+)
+from exactly_once_kafka.executors.settings import Encoding
+from exactly_once_kafka.kafka_rows import Tags, with_is_last
 
 TagBytes = list[tuple[str, bytes]]
 
-MET = (KafkaError, TimeoutError, ValueError, Lacking)
+REPORTED = (KafkaError, TimeoutError, ValueError, MissingDependency)  # errors
 MOST_WAITING = 16 << 20  # bytes of a task that are not acknowledged
 
-# Of this process, which Spark uses again for later tasks: the transaction for which Kafka was silent last.
+# The last transaction for which Kafka did not answer a task of this process; Spark reuses the process for later tasks.
 _given_up: tuple[str, ProducerId] | None = None
 
 
@@ -63,10 +68,10 @@ class WriteTask:
     def assign(self, batches: Batches) -> Batches:
         """Give each row its Kafka partition and its writer."""
         try:
-            # Of one topic there is no need to ask Kafka, which may be silent.
+            # For one topic there is no need to ask Kafka, which may not answer.
             partitions_of = self._as_the_driver if self.topic else self._partitions_of(self._cluster())
             yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
-        except MET as error:
+        except REPORTED as error:
             self._note(error)
             raise Unassigned(str(_report_of(error))) from error
 
@@ -76,14 +81,14 @@ class WriteTask:
         yield pyarrow.RecordBatch.from_arrays([one(str(report).encode()).cast(pyarrow.string())], ["report"])
 
     def reported(self, write: Callable[[], Report]) -> Report:
-        """Return what `write` reports, or what it met."""
+        """Return the report of `write`, or of its error."""
         try:
             return write()
-        except MET as error:
+        except REPORTED as error:
             return _report_of(error)
 
     def _write_once(self, batches: Batches) -> Report:
-        """Write all rows unless this is not the first attempt at it."""
+        """Write all rows, in the first attempt only."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if not in_first_attempt(first):
@@ -92,14 +97,14 @@ class WriteTask:
         try:
             written = self.write_all(self._cluster(), (batch.drop_columns(THREAD) for batch in rows))
             return replace(written, stage=cast(TaskContext, TaskContext.get()).stageId())
-        except MET as error:
+        except REPORTED as error:
             self._note(error)
             raise
 
     def _note(self, error: Exception) -> None:
-        """End the connections after a silence, and with them what is under way; later tasks need not wait as well.
+        """Close the connections if Kafka did not answer, and note that, so that later tasks need not wait as well.
 
-        Also where Kafka refuses the login: a later task may bring another token.
+        Also close them if Kafka refused the login: a later task may bring another token.
         """
         global _given_up
         if isinstance(error, TimeoutError):
@@ -117,7 +122,7 @@ class WriteTask:
         known_here = self._partitions_of(cluster)
         partitions_of = self._as_the_driver if self.topic else known_here
         tags, spread = self._tags(), self._spread()
-        for batch, is_last in knowing_the_last(batch for batch in batches if batch.num_rows):
+        for batch, is_last in with_is_last(batch for batch in batches if batch.num_rows):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             parts = list(split(batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
@@ -145,24 +150,27 @@ class WriteTask:
                 tags_of_last=of_last,
                 compression=self.encoding.compression,
             )
-            writer.add(Piece(content, piece.num_rows))
+            writer.add(EncodedBatch(content, piece.num_rows))
 
     def _cluster(self) -> Cluster:
-        """Return the connections of this process. Raises Lacking; TimeoutError if Kafka was silent for another task."""
+        """Return the client of this process.
+
+        Raises MissingDependency, and TimeoutError if Kafka did not answer another task.
+        """
         if (self.transactional_id, self.producer) == _given_up:
-            raise TimeoutError("Kafka was silent for another task of this batch")
-        look_around(self.connection)
+            raise TimeoutError("Kafka did not answer another task of this batch")
+        check_environment(self.connection)
         return kept_cluster(self.connection)
 
     def _as_the_driver(self, topic: str) -> int:
-        """Return how many partitions `topic` has for all tasks of the batch, also if some of them are newer."""
+        """Return how many partitions the driver saw: all tasks of the batch use that number, even if there are more."""
         return self.partitions
 
     def _partitions_of(self, cluster: Cluster) -> Callable[..., int]:
-        return lambda topic, at_least=1: cluster.partitions(topic, Patience(self.seconds), at_least)
+        return lambda topic, at_least=1: cluster.partitions(topic, Deadline(self.seconds), at_least)
 
     def _tags(self) -> TagBytes:
-        """Return the headers of every record. Each task's part of an attempt has a name, and a total, of its own."""
+        """Return the headers of every record. Each task counts as an attempt, with a name and a total of its own."""
         context = TaskContext.get()
         task = context.partitionId() if context else "driver"
         return [(key, f"{value}.{task}".encode() if key == "attempt" else value.encode()) for key, value in self.tags]
@@ -173,8 +181,8 @@ class WriteTask:
 
 
 def _report_of(error: Exception) -> Report:
-    if isinstance(error, Lacking):
-        return Report(error=f"{LACKING}{error}")
+    if isinstance(error, MissingDependency):
+        return Report(error=f"{MISSING}{error}")
     if isinstance(error, KafkaError):
         return Report(error=str(error), code=code_of(error))
     return Report(error=f"{type(error).__name__}: {error}")

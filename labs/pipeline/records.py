@@ -1,10 +1,10 @@
-"""The records of both topics: how they are written, how they are read again, and the window that they are about.
+"""The records of both topics: how they are written and read, and the window of a time.
 
-A source record's value is `epoch_millis,ip`. A result's is the JSON object `{"window_start", "ip", "count"}`, its
-window by its start in epoch milliseconds. Closing records in the source move the watermark and are never counted.
+A source record's value is `epoch_millis,ip`. A result's is the JSON object `{"window_start", "ip", "count"}`, with the
+start in epoch milliseconds. Closing records in the source move the watermark and are never counted.
 
-Guarantee: what is written here is read back equal, and everything else is refused. It stops at Spark, which needs
-expressions of its own (`query/ip_count.py`); they take patterns, names and times from here, and tests compare them.
+Guarantee: a value that is written here is read back equal, and any other value is refused. Limitations: Spark needs
+expressions of its own (`query/ip_count.py`); they take patterns, names and times from here, and tests compare both.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LATENESS_MS = 5_000  # a record may be that far behind the latest one before it
 
 # The IP of a closing record. No access log can contain it: `-` is how a log writes "no value".
 CLOSING_IP = "-"
-# So much later than the last access, a closing record makes that access's window final.
+# A closing record that is so much later than the last access makes that access's window final.
 CLOSING_DELAY_MS = WINDOW_MS + LATENESS_MS
 
-# The one definition of a time, in epoch milliseconds: what fits these digits, until the year 5138. An access must leave
-# room for the closing record behind it.
+# A time in epoch milliseconds has at most so many digits, which last until the year 5138. An access must leave room for
+# the closing record after it.
 TIME_DIGITS = 14
 LATEST_MS = 10**TIME_DIGITS - 1
 LATEST_ACCESS_MS = LATEST_MS - CLOSING_DELAY_MS
 
-# A source record's value. Spark and Python understand it alike, as long as `\d` and `\s` mean ASCII. Both read bytes
-# that are no UTF-8 as U+FFFD, but Spark would go on with the bytes.
+# A source record's value. The pattern is the same for Spark and Python if `\d` and `\s` mean ASCII. Both decode bytes
+# that are not UTF-8 to U+FFFD, but Spark would keep the bytes.
 SOURCE_PATTERN = rf"\d{{1,{TIME_DIGITS}}},[^\s,\ufffd]+"
 RESULT_FIELDS = ("window_start", "ip", "count")
 
@@ -43,7 +43,7 @@ def window_start(time_ms: int, window_ms: int = WINDOW_MS) -> int:
 
 
 def source_value(time_ms: int, ip: str) -> bytes:
-    """Write the value of a source record. Raises ValueError for a time that no reader would take for one."""
+    """Write the value of a source record. Raises ValueError for a time that no reader accepts."""
     if not 0 <= time_ms <= LATEST_MS:
         raise ValueError(f"time is {time_ms} ms; expected 0 to {LATEST_MS} ms since 1970")
     return b"%d,%s" % (time_ms, ip.encode())
@@ -65,7 +65,7 @@ def result_value(window_start: int, ip: str, count: int) -> bytes:
 
 
 def parse_result_value(value: bytes | str | None) -> tuple[int, str, int]:
-    """Return window start, IP and count of a result record's value. Raises ValueError for whatever else it is."""
+    """Return window start, IP and count of a result record's value. Raises ValueError for any other value."""
     try:
         fields = json.loads(value or b"")
         start, ip, count = (fields[name] for name in RESULT_FIELDS)

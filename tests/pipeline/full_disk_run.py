@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results, read_visible

@@ -13,13 +13,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.other_readers import read_files
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
-from labs.pipeline.sinks.durable_file import publish as publish_file
-from labs.pipeline.sinks.file_sink import MANIFEST, Entry, FileSink, batches, read_entry
-from tests.pipeline.sink_process import batch, values
+from labs.pipeline.protocols import marker_ignored
+from labs.pipeline.sinks.file_sink import MANIFEST, Entry, FileSink, FileTransport, batches, read_entry
+from labs.pipeline.sinks.file_sink import publish as publish_file
+from tests.pipeline.sink_process import batch, drained, values
 from tests.pipeline.sink_runs import (
     POINTS_OF_A_WRITE,
     expected,
@@ -43,27 +44,37 @@ def sink(tmp_path, points):
 
 def publish(sink, batch_id, count):
     """Do what a batch does, without a Spark."""
-    if not sink.is_done(batch(batch_id)):
-        sink.write(values(batch_id, count), batch(batch_id))
+    drained(sink, batch(batch_id), values(batch_id, count))
 
 
 class EntryFirst(FileSink):
-    """Steps 1 and 2 exchanged: the manifest names a file that is not there yet."""
+    """The manifest names a file that is not there yet."""
 
-    def write(self, values, batch):
-        lines, file = list(values), f"batch-{batch.batch_id}-x.jsonl"
-        entry = Entry(batch.batch_id, batch.query_id, "x", file, len(lines), "", batch.plan)
-        publish_file(self.directory / MANIFEST / f"{batch.batch_id}.json", [json.dumps(asdict(entry))])
-        self.points("before_commit", batch.batch_id)
-        publish_file(self.directory / file, [line + "\n" for line in lines])
+    def transport(self, batch, values, execute):
+        return CommitsFirst(self.directory, batch, values, execute, self.in_rows(batch))
+
+
+class CommitsFirst(FileTransport):
+    def rows(self):
+        self._lines, file = list(self.values), f"batch-{self.batch.batch_id}-x.jsonl"
+        entry = Entry(self.batch.batch_id, self.batch.query_id, "x", file, len(self._lines), "", self.batch.plan)
+        publish_file(self._directory / MANIFEST / f"{self.batch.batch_id}.json", [json.dumps(asdict(entry))])
+        return True
+
+    def commit(self):
+        file = f"batch-{self.batch.batch_id}-x.jsonl"
+        publish_file(self._directory / file, [line + "\n" for line in self._lines])
 
 
 class NeverLooks(FileSink):
     """Writes every batch, whether it was committed before or not."""
 
-    def decide(self, marker, batch):
-        super().decide(marker, batch)
-        return False
+    protocol = staticmethod(marker_ignored)
+
+
+def disturbed():
+    raise RuntimeError("disturbed")
+    yield
 
 
 def read_every_file(directory):
@@ -71,7 +82,7 @@ def read_every_file(directory):
     return [line for file in directory.glob("*.jsonl") for line in file.read_text().splitlines()]
 
 
-@pytest.mark.bench
+@pytest.mark.long
 def test_query_crashed_at_every_point_neither_loses_nor_doubles(spark, broker, classroom_log, sink, points, tmp_path):
     run_and_crash_at_every_point(lambda: run(spark, broker, classroom_log, sink, tmp_path / "checkpoint"), points)
     verdict = audit(classroom_log.expected, read_files(sink.directory))
@@ -98,7 +109,7 @@ def test_process_killed_at_any_point_leaves_the_batch_whole_or_absent(sink, poin
 @pytest.mark.bench
 def test_half_a_file_is_under_no_name_that_a_reader_looks_for(sink):
     publish(sink, 0, count=1)
-    write_in_a_process_killed_at("mid_transaction", "file", sink.directory)
+    write_in_a_process_killed_at("mid_rows", "file", sink.directory)
     [half] = sink.directory.glob(".*.tmp")
     assert len(half.read_text().splitlines()) == 1
     assert len(read_every_file(sink.directory)) == 3
@@ -155,7 +166,7 @@ def test_checkpoint_and_results_that_do_not_fit_are_refused(
     def attempt(records_per_batch=500):
         run(spark, broker, classroom_log, sink, checkpoint, records_per_batch=records_per_batch)
 
-    faults = [Fault("before_write", 2)] if damage == "rolled back one" else []
+    faults = [Fault("before_rows", 2)] if damage == "rolled back one" else []
     with points.armed(*faults), suppress(StreamingQueryException):
         attempt()
     if damage == "checkpoint deleted":
@@ -177,31 +188,18 @@ def test_checkpoint_and_results_that_do_not_fit_are_refused(
     assert sorted(sink.directory.rglob("*.json*")) == before
 
 
-@pytest.mark.parametrize(("next_batch", "ends"), [(0, "older version"), (1, None)])
-def test_manifest_of_an_older_version_has_no_plans(sink, next_batch, ends):
-    publish(sink, 0, count=1)
-    file = sink.directory / MANIFEST / "0.json"
-    file.write_text(json.dumps({key: value for key, value in json.loads(file.read_text()).items() if key != "plan"}))
-    if ends:
-        with pytest.raises(SinkRefused, match=ends):
-            publish(sink, next_batch, count=1)
-    else:
-        publish(sink, next_batch, count=1)
-        assert audit(expected(1, 1), read_files(sink.directory)).valid
-
-
 def test_another_batch_of_the_same_number_is_refused(sink):
     publish(sink, 0, count=1)
     with pytest.raises(SinkRefused, match=r"(?s)another batch 0.*as planned 0.*otherwise 0"):
-        sink.is_done(batch(0, plan="otherwise"))
+        drained(sink, batch(0, plan="otherwise"), ())
     with pytest.raises(SinkRefused, match=r"(?s)another batch 0.*as planned 0.*otherwise 0"):
-        sink.is_done(batch(1, plan="otherwise"))
+        drained(sink, batch(1, plan="otherwise"), ())
 
 
 def test_manifest_of_another_query_is_refused(sink):
     publish(sink, 0, count=1)
     with pytest.raises(SinkRefused, match="another query"):
-        sink.is_done(batch(1, "another"))
+        drained(sink, batch(1, "another"), ())
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"window_start": 0, "ip": "10.0.0.0", "count": 1}\n', None])
@@ -209,7 +207,7 @@ def test_file_that_is_not_what_the_manifest_says_cannot_be_read(sink, damage):
     publish(sink, 0, count=1)
     file = sink.directory / read_entry(sink.directory, 0).file
     file.write_bytes(file.read_bytes().replace(b"1}", b"2}") if damage is None else damage)
-    with pytest.raises(ValueError, match="not what the manifest says"):
+    with pytest.raises(ValueError, match="differs from the manifest"):
         read_files(sink.directory)
 
 
@@ -248,6 +246,7 @@ def test_manifest_that_lost_its_last_entry_has_its_batch_written_again_or_refuse
         lambda entry: json.dumps(entry | {"file": "../elsewhere.jsonl"}),
         lambda entry: json.dumps(entry | {"file": f"batch-0-{entry['attempt']}.jsonl"}),
         lambda entry: json.dumps({name: value for name, value in entry.items() if name != "rows"}),
+        lambda entry: json.dumps({name: value for name, value in entry.items() if name != "plan"}),
     ],
 )
 def test_entry_that_was_edited_or_cut_is_read_by_nobody_and_followed_by_no_batch(sink, damage):
@@ -291,7 +290,8 @@ def test_leftovers_beside_the_manifest_are_no_entries(sink):
 def test_directory_without_a_manifest_is_no_empty_result(tmp_path):
     with pytest.raises(FileNotFoundError, match="no _manifest"):
         read_files(tmp_path)
-    assert not FileSink(tmp_path).is_done(batch(0))
+    with pytest.raises(RuntimeError, match="disturbed"):
+        drained(FileSink(tmp_path), batch(0), disturbed())
     assert read_files(tmp_path) == []
 
 
@@ -308,9 +308,8 @@ def test_reader_sees_whole_batches_while_a_sink_writes(sink):
 
 
 def test_value_with_a_line_break_is_refused(sink):
-    assert not sink.is_done(batch(0))
     with pytest.raises(ValueError, match="line break") as refusal:
-        sink.write(["one\ntwo"], batch(0))
+        drained(sink, batch(0), ["one\ntwo"])
     assert isinstance(refusal.value, SinkRefused)
     assert read_every_file(sink.directory) == []
 
@@ -324,9 +323,12 @@ def test_any_rows_with_a_value_column_will_do(spark, sink, publish_rows):
 def test_directory_that_cannot_be_written_fails_the_batch(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BatchFailed, match=r"NotADirectory|FileExists"):
-        FileSink(tmp_path / "file").is_done(batch(0))
+        drained(FileSink(tmp_path / "file"), batch(0), ())
     sink = FileSink(tmp_path / "sink")
-    assert not sink.is_done(batch(0))
-    os.rename(sink.directory, tmp_path / "elsewhere")
+
+    def moved_away():
+        os.rename(sink.directory, tmp_path / "elsewhere")
+        yield from values(0, 1)
+
     with pytest.raises(BatchFailed, match="FileNotFound"):
-        sink.write(values(0, 1), batch(0))
+        drained(sink, batch(0), moved_away())

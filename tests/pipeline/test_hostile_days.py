@@ -96,7 +96,7 @@ def test_records_that_expired_while_the_query_was_down_stop_it(spark, broker, to
             start_query(count_ips(records), sink, tmp_path).awaitTermination()
         return why(failed.value)
 
-    with points.armed(Fault("before_write", 3)):
+    with points.armed(Fault("before_rows", 3)):
         assert "crashed on purpose" in run()
     _expire(servers, source, before=5 * RECORDS_PER_BATCH)
     for _ in range(2):  # it does not skip them at the second attempt either
@@ -104,6 +104,7 @@ def test_records_that_expired_while_the_query_was_down_stop_it(spark, broker, to
     assert not read_results(servers, results)
 
 
+@pytest.mark.soak
 def test_disk_of_the_broker_that_fills_up_stops_the_query_and_loses_nothing(tmp_path):
     (place := tmp_path / "small").mkdir()
     ended = subprocess.run(

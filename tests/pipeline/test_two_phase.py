@@ -12,18 +12,23 @@ from kafka.errors import ConcurrentTransactionsError, ProducerFencedError
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_committed, read_results, read_visible
 from labs.evidence.readers.transactions import settle
 from labs.faults.fault import FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
-from labs.pipeline.two_phase.coordinator import TWO_PHASE_POINTS, recover
-from labs.pipeline.two_phase.decision_log import Decision, DecisionConflict, DecisionLog, TornDecision
-from labs.pipeline.two_phase.end_transaction import FinishFailed, TransactionLost, end_once, finish
-from labs.pipeline.two_phase.kafka_request import BrokerConnection
+from labs.pipeline.two_phase.coordinator import (
+    TWO_PHASE_POINTS,
+    Decision,
+    DecisionConflict,
+    DecisionLog,
+    TornDecision,
+    recover,
+)
+from labs.pipeline.two_phase.end_transaction import BrokerConnection, FinishFailed, TransactionLost, end_once, finish
 from labs.pipeline.two_phase.open_transactions import lingering, partition_of
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PrepareFailed, PreparingProducer
 from tests.conftest import RECORDS_PER_BATCH
@@ -59,7 +64,7 @@ def fragile(proxied, tmp_path):
 
 def results_of(run):
     """What readers see once the coordinator has told every partition what it knows."""
-    settle(run.bootstrap_servers)
+    settle(run.bootstrap_servers, run.topic)
     return read_visible(run.bootstrap_servers, run.topic)
 
 
@@ -420,6 +425,6 @@ def test_transaction_that_cannot_be_prepared_says_so(broker, topic):
     with producer() as prepared:
         prepared.send(small, b"fits")
         finish(prepared.prepare(), False, broker.bootstrap_servers)
-        with pytest.raises(RuntimeError, match="must not change"):
+        with pytest.raises(RuntimeError, match="no record can be added"):
             prepared.send(small, b"one more")
     assert read_committed(broker.bootstrap_servers, small) == []

@@ -50,7 +50,7 @@ def test_it_outlives_its_timeout_and_is_committed_by_somebody_else(unreleased):
     assert lingering(unreleased, ours.transactional_id) == [ours]
     assert not read_committed(unreleased, topic)
     finish(ours, True, unreleased)
-    settle(unreleased)
+    settle(unreleased, topic)
     assert [record.value() for record in read_committed(unreleased, topic)] == [b"prepared"]
 
 

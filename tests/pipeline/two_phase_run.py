@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from exactly_once_kafka.points import Points, pass_by
-from labs.pipeline.two_phase.coordinator import decide_and_finish, recover
-from labs.pipeline.two_phase.decision_log import DecisionLog
+from labs.pipeline.two_phase.coordinator import DecisionLog, decide_and_finish, recover
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 
 ROOT = Path(__file__).parents[2]

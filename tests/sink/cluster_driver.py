@@ -28,12 +28,12 @@ from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from exactly_once_kafka.executors import shared_transaction
+from exactly_once_kafka.executors import transport
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
-from labs.equipment.spark_daemon import is_executor
+from labs.equipment.spark_cluster import is_executor
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.observed import Result
 from labs.faults.fault import JOB_MARK, Fault, FaultPoints
 
@@ -58,7 +58,7 @@ class Order:
     notes: Path
     die_at: str | None = None
     others: Path | None = None  # a file that grows while jobs of the same application that need no Kafka go on
-    keeps_core: int = shared_transaction.KEEPS_CORE  # seconds for which a task waits for a silent Kafka
+    keeps_core: int = transport.KEEPS_CORE  # seconds for which a task waits for a silent Kafka
     slow: str = ""  # the last task computes no row before a COPY of it does, or before all is OVER, which a note says
     login: dict[str, str] = field(default_factory=dict, repr=False)  # further options of the sink
 
@@ -161,7 +161,7 @@ def _others(spark: SparkSession, file: Path | None) -> Iterator[None]:
 
 
 def _publish(spark: SparkSession, order: Order) -> None:
-    shared_transaction.KEEPS_CORE = order.keeps_core
+    transport.KEEPS_CORE = order.keeps_core
     points = FaultPoints()
     options: dict[str, Any] = {"bootstrap_servers": order.bootstrap_servers, "points": points, **order.login}
     sink = order.sink(order.topic, order.topic, writers="executors", driver_rows=0, **options)

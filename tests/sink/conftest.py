@@ -7,10 +7,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message, Producer
 
-from exactly_once_kafka.real_time.clients import Clients
-from exactly_once_kafka.real_time.partition_writer import PartitionWriter
-from exactly_once_kafka.real_time.task import Task
-from exactly_once_kafka.real_time.task_writer import TaskWriter
+from exactly_once_kafka.executors.transport import ExecutorsTransport
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
@@ -22,21 +19,15 @@ from tests.conftest import RECORDS_PER_BATCH
 
 def wrote(sink: ExactlyOnceKafkaSink, writers: str) -> bool:
     """Tell whether those wrote that were to: where executors turn out to lack something, the driver does."""
-    return sink.writers == writers and (writers == "driver" or sink._next_batch.executors_can)
+    transport = sink.transport
+    if isinstance(transport, ExecutorsTransport):
+        return writers == "executors" and transport.next_batch.executors_can
+    return writers == "driver"
 
 
 def numbers_in(servers: str, topic: str) -> list[int]:
     """Return the numbers that a topic's committed records hold."""
     return [int(m.value() or b"") for m in read_committed(servers, topic)]
-
-
-def run_task(clients: Clients, epoch: int, topic: str) -> TaskWriter:
-    """Run a task of a real-time sink that writes the epoch's number to a topic."""
-    writer = TaskWriter(Task(clients.name, 0, epoch, "a query"), clients, PartitionWriter, lambda _: None, 60)
-    writer.begin()
-    writer.write("source", 0, epoch, (topic, b"%d" % epoch, None, -1, None))
-    writer.end(publish=True)
-    return writer
 
 
 def headers_of(message: Message) -> Headers:

@@ -12,8 +12,8 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import end_offsets
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.readers.results import read_results
 

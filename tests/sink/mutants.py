@@ -8,83 +8,76 @@ from unittest.mock import patch
 
 from pyspark import TaskContext
 
-from exactly_once_kafka.executors import first_attempt, shared_transaction, write_task
+from exactly_once_kafka import driver_transport, protocol
+from exactly_once_kafka.driver_transport import DriverTransport
+from exactly_once_kafka.executors import report, transport, write_task
 from exactly_once_kafka.executors.write_task import WriteTask
-from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.protocol import exactly_once, is_published
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.pipeline.protocols import (
+    done_batch_not_drained,
+    marker_ignored,
+    marker_read_before_fencing,
+    one_epoch_for_all_batches,
+)
 
 
 class NoMarker(ExactlyOnceKafkaSink):
-    """Step 3 removed: every batch is written, whether it was committed before or not."""
+    """Every batch is written, whether it was published before or not."""
 
-    def decide(self, marker, batch):
-        return False
+    protocol = staticmethod(marker_ignored)
 
 
 class NoPlan(ExactlyOnceKafkaSink):
-    """Step 3 by number alone: any batch 7 is taken for the one that was committed."""
+    """A batch is known by its number alone: any batch 7 is taken for the one that was published."""
 
-    def decide(self, marker, batch):
-        return super().decide(marker and replace(marker, plan="any"), replace(batch, plan="any", previous_plan="any"))
+    @staticmethod
+    def protocol(batch, has_epoch):
+        def without_plan(marker, batch):
+            return is_published(marker and replace(marker, plan="any"), replace(batch, plan="any", previous_plan="any"))
+
+        with patch.object(protocol, "is_published", without_plan):
+            yield from exactly_once(batch, has_epoch)
 
 
 class SkipsWithoutDraining(ExactlyOnceKafkaSink):
-    """Step 3 cut short: a batch that is done returns early, and Spark's state for it is never written."""
+    """A batch that is published is not executed, and Spark's state for it is never written."""
 
-    def drain(self, rows):
-        pass
+    protocol = staticmethod(done_batch_not_drained)
+
+
+class KeepsItsProducer(DriverTransport):
+    def rows(self):
+        pending = self.pending
+        super().rows()
+        self.pending = pending
+        return True
 
 
 class OneProducer(ExactlyOnceKafkaSink):
-    """Step 1 only once: one producer, and so one epoch, for the life of the query."""
+    """One producer, and so one epoch, for the life of the query."""
 
-    kept = None
+    protocol = staticmethod(one_epoch_for_all_batches)
 
-    def _new_epoch(self, retire=None):
-        self.kept = self.kept or super()._new_epoch()
-        return self.kept
+    def __call__(self, rows, batch_id):
+        with patch.object(driver_transport, "DriverTransport", KeepsItsProducer):
+            super().__call__(rows, batch_id)
 
 
 class MarkerBeforeEpoch(ExactlyOnceKafkaSink):
-    """Steps 1 and 2 exchanged: the marker is read first, and may change before the epoch is taken."""
+    """The marker is read first, and may change before the epoch is taken."""
 
-    def _new_epoch(self, retire=None):
-        return ReadsFirst(self)
-
-
-class ReadsFirst:
-    """Stands for a producer, and reads the marker when it is taken; what is read afterwards is what it read."""
-
-    promising, few_rows = True, False
-
-    def __init__(self, sink):
-        self._sink = sink
-
-    def take(self, patience):
-        store, self._sink._store = self._sink._store, self
-        self._store, self._early = store, store.read(patience)
-        self._sink.points("before_epoch", self._early.batch_id + 1 if self._early else 0)
-        return PendingProducer(self._sink._settings).take(patience)
-
-    def give_up(self):
-        pass
-
-    def read(self, patience):
-        self._sink._store = self._store
-        return self._early
-
-    def send(self, *given):
-        self._store.send(*given)
+    protocol = staticmethod(marker_read_before_fencing)
 
 
 class Replaced(ExactlyOnceKafkaSink):
-    """The sink by executors, with `part` of shared_transaction replaced by `mutant`."""
+    """The sink by executors, with `part` of transport replaced by `mutant`."""
 
     part: str
     mutant: Any
 
     def __call__(self, rows, batch_id):
-        with patch.object(shared_transaction, self.part, self.mutant):
+        with patch.object(transport, self.part, self.mutant):
             super().__call__(rows, batch_id)
 
 
@@ -108,7 +101,7 @@ class TasksRunAgain(Replaced):
 
 class WritesInAnyStage(WriteTask):
     def _write_once(self, batches):
-        with patch.object(first_attempt, "of_first_stage", lambda rows: True):
+        with patch.object(report, "of_first_stage", lambda rows: True):
             return super()._write_once(batches)
 
 
@@ -122,26 +115,26 @@ class StagesRunAgain(StagesNotTold):
     """And the driver does not ask Spark for the stage's attempts either."""
 
     def __call__(self, rows, batch_id):
-        with patch.object(shared_transaction, "ran_again", lambda *_: False):
+        with patch.object(transport, "ran_again", lambda *_: False):
             super().__call__(rows, batch_id)
 
 
 class NotHandedOut(Replaced):
     """Rows are written by the task that computes them, wherever they go."""
 
-    part, mutant = "handed_out", staticmethod(lambda rows, *_: rows)
+    part, mutant = "repartition_for_kafka", staticmethod(lambda rows, *_: rows)
 
 
-class EndsWithItsOwnEpoch(shared_transaction.SharedTransaction):
-    def commit(self, patience):
-        super().commit(patience)
-        self.following = self._producer
+class EndsWithItsOwnEpoch(transport.ExecutorsTransport):
+    def commit(self):
+        super().commit()
+        self._following = self._producer
 
 
 class EpochNotAdvanced(Replaced):
     """The next transaction has the epoch of the last one."""
 
-    part, mutant = "SharedTransaction", EndsWithItsOwnEpoch
+    part, mutant = "ExecutorsTransport", EndsWithItsOwnEpoch
 
 
 class ForgetsSilence(WriteTask):
@@ -150,15 +143,15 @@ class ForgetsSilence(WriteTask):
             return super()._write_once(batches)
 
 
-class WritesAgainAtOnce(shared_transaction.SharedTransaction):
-    def _task(self, *given):
-        return ForgetsSilence(**vars(super()._task(*given)))
+class WritesAgainAtOnce(transport.ExecutorsTransport):
+    def _task(self):
+        return ForgetsSilence(**vars(super()._task()))
 
-    def _anew(self, task, patience):
-        return task
+    def abort(self):
+        pass
 
 
 class SilenceNotAborted(Replaced):
     """What Kafka was silent for is written again under the same epoch, and in the same transaction."""
 
-    part, mutant = "SharedTransaction", WritesAgainAtOnce
+    part, mutant = "ExecutorsTransport", WritesAgainAtOnce

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow
 import pytest
 
-from exactly_once_kafka.executors.arrays import binaries, booleans, int32s, integers, nulls, one
+from exactly_once_kafka.executors.record_batch import binaries, booleans, int32s, integers, nulls, one
 
 SLICES = [(0, None), (0, 0), (3, 0), (1, 1), (5, 9), (8, 17), (13, None)]
 # All that a task does with rows, on its way to a record batch.
 TASK = """
 import sys
 import pyarrow
-from exactly_once_kafka.executors.arrays import int32s, one
+from exactly_once_kafka.executors.record_batch import int32s, one
 from exactly_once_kafka.executors.placing import gathered, split, with_writers
 from exactly_once_kafka.executors.record_batch import LARGEST, ProducerId, cut, encode
 import exactly_once_kafka.executors.write_task

@@ -8,10 +8,10 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from exactly_once_kafka.batch import ADOPTED, Marker
 from exactly_once_kafka.command import main
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker import MarkerStore
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.protocol import ADOPTED, Marker
 
 pytestmark = pytest.mark.bench
 
@@ -39,7 +39,7 @@ def test_marker_is_set_and_shown(sink):
     code, shown, _ = sink("adopt", "--batch", "41", "--query-id", "a-query")
     assert (code, shown.splitlines()[-1]) == (0, "now: batch 41 of query a-query was committed last")
     assert "batch 41 of query a-query" in sink("show")[1]
-    assert sink.store.read(Patience(30)) == Marker(41, "a-query", ADOPTED)
+    assert sink.store.read(Deadline(30)) == Marker(41, "a-query", ADOPTED)
 
 
 def test_query_and_plan_are_taken_from_the_checkpoint(sink, tmp_path):
@@ -83,7 +83,7 @@ def test_batch_that_goes_back_to_before_the_marker_is_adopted_by_force_alone(sin
             True,
             True,
         )
-        assert sink.store.read(Patience(30)).batch_id == 4
+        assert sink.store.read(Deadline(30)).batch_id == 4
     for onward in (
         ours.plan(4, {"t": {"0": 7}}, planned=200),  # planned anew, and the same of it
         ours.plan(5, {"t": {"0": 7}}, planned=200),  # repartitioned again
@@ -92,7 +92,7 @@ def test_batch_that_goes_back_to_before_the_marker_is_adopted_by_force_alone(sin
         code, _, error = sink("adopt", *onward)
         assert (code, error) == (0, "")
     assert sink("adopt", *anew.plan(0, {"t": {"0": 6}}, planned=400), "--force")[0] == 0
-    assert '"0":6' in sink.store.read(Patience(30)).plan
+    assert '"0":6' in sink.store.read(Deadline(30)).plan
 
 
 @pytest.mark.long
@@ -103,7 +103,7 @@ def test_record_that_is_no_marker_is_said_to_be_none_and_may_be_overwritten(sink
     producer.produce(sink.store.topic.name, value, key=sink.store.name)
     assert producer.flush(30) == 0
     code, _, error = sink("show")
-    assert (code, error.count("\n"), "is no marker" in error, "before it: batch 41" in error) == (1, 1, True, True)
+    assert (code, error.count("\n"), "is not a marker" in error, "before it: batch 41" in error) == (1, 1, True, True)
     assert sink("adopt", "--batch", "40", "--query-id", "a-query")[0] == 1
     assert sink("adopt", "--batch", "41", "--query-id", "a-query")[0] == 0
     assert "batch 41 of query a-query" in sink("show")[1]
@@ -126,7 +126,7 @@ def test_what_adopt_lacks_is_said(sink, more, message):
 
 def test_topic_that_would_forget_the_marker_gets_none(sink, topic):
     code, _, error = sink("adopt", "--batch", "1", "--query-id", "q", "--marker-topic", topic())
-    assert (code, "would forget the marker" in error) == (1, True), error
+    assert (code, "would lose the marker" in error) == (1, True), error
 
 
 def test_kafka_that_does_not_answer_is_said(sink):

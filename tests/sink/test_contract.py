@@ -15,11 +15,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.serializers import CloudPickleSerializer
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, select
 
-from exactly_once_kafka.batch import BatchSink
+from exactly_once_kafka.batch_sink import BatchSink
 from exactly_once_kafka.errors import SinkRefused
+from exactly_once_kafka.points import BEFORE_CHECKPOINT, FAULT_POINTS, MID_ROWS, point
+from exactly_once_kafka.protocol import Batch, Marker, Step, next_step
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.postgres import Postgres
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
+from labs.faults.supervisor import Supervisor
 from labs.pipeline.sinks.database_sink import DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink, batches, read_entry
 from tests.sink.conftest import numbers_in
@@ -123,7 +126,7 @@ def values_of(rows, kind, where="true"):
 
 
 def new_process():
-    BatchSink._handed_over.clear()
+    BatchSink._delivered.clear()
 
 
 def refused(match):
@@ -138,14 +141,67 @@ def parts(kind, first, second):
     return publish
 
 
+def steps_of(protocol, has_epoch, published) -> list[Step]:
+    """Return the steps of batch 1 where batch 0 was published before, or batch 1 itself."""
+    batch = Batch("query", 1, "plan 1", "plan 0")
+    marker = Marker.of(batch) if published else Marker(0, "query", "plan 0")
+    running, steps, answer = protocol(batch, has_epoch), list[Step](), None
+    while step := next_step(running, answer):
+        steps.append(step)
+        answer = marker if "look" in step or "marker" in step else True
+    return steps
+
+
+def points_of(steps) -> list[str]:
+    """Return the points that a batch passes which takes these steps, in their order."""
+    passed = list[str]()
+    for step in steps:
+        passed += [point("before", step), *([MID_ROWS] if step == "rows" else []), point("after", step)]
+    return [*passed, BEFORE_CHECKPOINT]
+
+
+def crashes(sink) -> list[list[str]]:
+    """Return each point that a batch may pass, behind those at which it is to be crashed before to get there.
+
+    A batch has an epoch where the one before it went well, and none after a crash.
+    """
+    epochs = isinstance(sink, ExactlyOnceKafkaSink)
+    ways = [
+        ([], steps_of(sink.protocol, True, published=False)),
+        (["before_rows"], steps_of(sink.protocol, not epochs, published=False)),
+        (["after_commit"], steps_of(sink.protocol, not epochs, published=True)),
+    ]
+    first_way = dict[str, list[str]]()
+    for before, steps in ways:
+        for at in points_of(steps):
+            first_way.setdefault(at, [*before, at])
+    return list(first_way.values())
+
+
+@pytest.mark.bench
+def test_crash_before_and_after_each_step_neither_loses_nor_doubles(copy, kind, sink_for):
+    """The points are those of the protocol: a step that is added to it is crashed as well."""
+    sink = sink_for(points=FaultPoints())
+    faults = [Fault(at, batch) for batch, several in enumerate(crashes(sink), start=1) for at in several]
+    assert {fault.point for fault in faults} >= set(FAULT_POINTS)
+
+    def attempt(_):
+        copy(lambda rows, n: sink(values_of(rows, kind), n), records_per_batch=1)
+
+    with sink.points.armed(*faults) as struck:
+        Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
+    assert struck == faults
+    assert kind.published(sink) == EVERY
+
+
 @pytest.mark.bench
 def test_other_part_of_a_batch_is_refused_after_a_restart_too(copy, kind, sink_for):
     sink = sink_for()
     for _ in range(2):
-        with refused("other rows of it were handed over before"):
+        with refused("received other rows of it before"):
             copy(parts(kind, sink, sink))
     new_process()
-    with refused("published by no restart"):
+    with refused("neither a restart nor a corrected query publishes"):
         copy(parts(kind, sink, sink_for(of_name=sink, at=sink)))
     assert kind.published(sink) == EVERY[:10:2]
 
@@ -153,7 +209,7 @@ def test_other_part_of_a_batch_is_refused_after_a_restart_too(copy, kind, sink_f
 @pytest.mark.long
 def test_other_part_of_a_batch_is_refused_by_a_twin(copy, kind, sink_for):
     sink = sink_for()
-    with refused("other rows of it were handed over before"):
+    with refused("received other rows of it before"):
         copy(parts(kind, sink, sink_for(of_name=sink, at=sink)))
     assert kind.published(sink) == EVERY[:10:2]
 
@@ -169,7 +225,7 @@ def test_part_that_differs_only_in_the_names_of_its_columns_is_refused(copy, kin
         sink(rows.selectExpr(f"{kind.value} AS value", f"{of_another} AS other"), batch_id)
         sink(rows.selectExpr(f"{kind.value} AS other", f"{of_another} AS value"), batch_id)
 
-    with refused("other rows of it were handed over before"):
+    with refused("received other rows of it before"):
         copy(by_column)
     assert kind.published(sink) == EVERY[:10]
 
@@ -202,7 +258,7 @@ def test_one_name_for_two_places_is_refused_after_a_restart_too(run, kind, sink_
         first(rows, batch_id)
 
     for attempt in (to_both, to_both, in_other_order):
-        with refused("a sink of the same name was handed it before"):
+        with refused("a sink of the same name received it before"):
             run(attempt)
         new_process()
     assert kind.published(first) == EVERY[:10]
@@ -236,7 +292,7 @@ def test_two_parts_from_two_threads_at_once_are_refused(copy, kind, sink_for):
         raised.extend(in_threads(lambda where: sink(values_of(rows, kind, where), batch_id), EVEN, ODD))
         raise raised[0]
 
-    with refused("other rows of it were handed over before"):
+    with refused("received other rows of it before"):
         copy(by_threads)
     assert [type(error) for error in raised] == [SinkRefused]
     assert kind.published(sink) in (EVERY[:10:2], EVERY[1:10:2])
@@ -289,7 +345,7 @@ def test_other_rows_after_a_failure_that_may_have_published_are_refused(copy, ki
             sink(values_of(rows, kind, EVEN), batch_id)
         sink(values_of(rows, kind, ODD), batch_id)
 
-    with points.armed(Fault("after_commit", 0)), refused("other rows of it were handed over before"):
+    with points.armed(Fault("after_commit", 0)), refused("received other rows of it before"):
         copy(swallowed)
     assert kind.published(sink) == EVERY[:10:2]
 
@@ -308,6 +364,24 @@ def test_other_rows_after_a_failure_that_published_nothing_are_all_published(cop
     with points.armed(*(Fault("before_commit", n) for n in range(3))):
         copy(swallowed)
     assert kind.published(sink) == EVERY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("point", "version"), [("before_commit", 1), ("after_commit", 0)])
+def test_batch_that_is_computed_otherwise_when_it_is_repeated_is_there_in_one_version(
+    copy, kind, sink_for, point, version
+):
+    """As a query does that asks for the time, or that was edited between the two runs."""
+    sink = sink_for(points=(points := FaultPoints()))
+
+    def run(version):
+        more = f"string({NUMBER} + {100 * version}) AS value"
+        copy(lambda rows, n: sink(values_of(rows.selectExpr(more), kind), n))
+
+    with points.armed(Fault(point, 1)), pytest.raises(StreamingQueryException, match="crashed on purpose"):
+        run(version=0)
+    run(version=1)
+    assert kind.published(sink) == sorted([*range(10), *(n + 100 * version for n in range(10, 20)), *range(120, 130)])
 
 
 @pytest.mark.long
@@ -347,7 +421,7 @@ def test_one_name_for_two_places_of_kafka_is_refused_whatever_tells_them_apart(r
         first(rows, batch_id)
         second(rows.selectExpr("value", f"'{first.topic}' AS topic"), batch_id)
 
-    with refused("a sink of the same name was handed it before"):
+    with refused("a sink of the same name received it before"):
         run(to_both)
     assert kind.published(first) == EVERY[:10]
 
@@ -358,7 +432,7 @@ def test_one_file_by_two_urls_is_one_database(copy, kind, sink_for, tmp_path, mo
     sink = sink_for()
     monkeypatch.chdir(tmp_path)
     twin = DatabaseSink(sink.name, "sqlite:///results.db", sink.table)
-    with refused("other rows of it were handed over before"):
+    with refused("received other rows of it before"):
         copy(parts(kind, sink, twin))
 
 
@@ -367,7 +441,7 @@ def test_one_directory_by_two_paths_is_one_place(copy, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "results", target_is_directory=True)
     (tmp_path / "results").mkdir()
     kind = files(tmp_path)
-    with refused("other rows of it were handed over before"):
+    with refused("received other rows of it before"):
         copy(parts(kind, FileSink(tmp_path / "results"), FileSink(f"{tmp_path}/link/../link")))
 
 

@@ -12,15 +12,15 @@ import pytest
 from confluent_kafka import KafkaException
 from kafka.errors import InvalidProducerEpochError
 
-from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.executors import cluster as cluster_module
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.left_open import LeftOpen
+from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
 from exactly_once_kafka.executors.record_batch import ProducerId
+from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.executors.write_task import WriteTask
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.protocol import Marker
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
@@ -42,7 +42,7 @@ class Sink:
         self.coordinator = Coordinator(self.name, connection, Encoding(), self.name, timeout_ms)
 
     def fence(self) -> ProducerId:
-        return LeftOpen(self.coordinator, self.name).fence(Patience(60))
+        return OpenTransactionRepair(self.coordinator, self.name).fence(Deadline(60))
 
     def write(self, producer: ProducerId) -> dict[int, int]:
         """Write ROWS rows, and return how many were acknowledged by which partition."""
@@ -54,7 +54,7 @@ class Sink:
         return {partition: records for _, partition, records in report.written}
 
     def end(self, producer: ProducerId, committed: bool) -> ProducerId:
-        return self.coordinator.end(producer, committed, Patience(60))
+        return self.coordinator.end(producer, committed, Deadline(60))
 
     def visible(self) -> list[int]:
         return sorted(int(m.value() or b"") for m in read_committed(self.servers, self.name) if m.key() in VALUES)
@@ -78,7 +78,7 @@ def test_address_that_never_answers_does_not_use_up_the_patience(broker, topic, 
 
         monkeypatch.setattr(cluster_module, "ONE_ADDRESS", 1)
         monkeypatch.setattr(random, "choice", the_silent_one_first)
-        assert cluster.partitions(name, Patience(60)) == 1
+        assert cluster.partitions(name, Deadline(60)) == 1
         assert [each.port for each in asked][:2] == [int(each.rpartition(":")[2]) for each in chosen]
         cluster.close()
 
@@ -99,8 +99,8 @@ def test_what_is_written_again_after_an_abort_is_there_once(sink):
     again = sink.end(first, False)
     written = sink.write(again)
     marker = sink.coordinator.encoded(Marker(0, "q", "{}"), again, written[0])
-    marking = sink.coordinator.marking(marker, Patience(60))
-    sink.coordinator.marked(marking, Patience(60))
+    marking = sink.coordinator.marking(marker, Deadline(60))
+    sink.coordinator.marked(marking, Deadline(60))
     sink.end(again, True)
     assert sink.visible() == [*range(ROWS)]
 
@@ -132,6 +132,7 @@ def test_abort_of_a_driver_that_a_newer_one_has_fenced_gives_no_epoch(sink, writ
     assert sink.visible() == [*range(ROWS)]
 
 
+@pytest.mark.soak  # 32,766 epochs have to be taken first
 def test_epochs_that_are_used_up_are_followed_by_another_id_and_their_last_one_is_refused(sink):
     last = sink.fence()
     while last.epoch < LAST_EPOCH:

@@ -10,14 +10,13 @@ import psutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import BatchFailed
-from exactly_once_kafka.executors.shared_transaction import SharedTransaction
+from exactly_once_kafka.executors.transport import ExecutorsTransport
 from exactly_once_kafka.marker import MarkerStore
-from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
-from tests.sink.conftest import Copying, numbers_in, run_task
+from labs.equipment.waiting import eventually
+from tests.sink.conftest import Copying
 
 EVERY = list(range(30))
 LIKE_A_RUN = "0d1e2f3a-4b5c-4d6e-8f70-18293a4b5c6d"
@@ -54,7 +53,7 @@ def test_sinks_whose_queries_have_ended_leave_no_threads(new_copy, sink_for, wri
 
 @pytest.mark.long
 def test_sink_that_has_rested_goes_on_where_it_was(copy, new_copy, sink_for, calls_of):
-    rested = calls_of(MarkerStore, "rest")
+    rested = calls_of(MarkerStore, "disconnect")
     first, second = sink_for(), sink_for()
     with pytest.raises(StreamingQueryException, match="amid the query"):
         copy(lambda rows, n: first(rows, n) if n < 2 else failing())
@@ -74,34 +73,14 @@ def test_marker_store_that_is_dropped_is_gone_at_once(broker, topic):
     gc.disable()
     try:
         store = MarkerStore("nobody", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
-        assert store.read(Patience(60)) is None
-        assert store.topic.id(Patience(60))
+        assert store.read(Deadline(60)) is None
+        assert store.topic.id(Deadline(60))
         left, before = weakref.ref(store), threads()
         del store
         assert left() is None
         eventually(lambda: threads() < before, timeout=60)
     finally:
         gc.enable()
-
-
-@pytest.mark.long
-def test_task_of_the_real_time_sink_leaves_nothing_behind(broker, topic):
-    results, name = topic(), f"real-time-{uuid.uuid4().hex}"
-    clients = Clients(name, results, f"{name}-marker", broker.bootstrap_servers, {})
-
-    def run(epoch: int) -> weakref.ref:
-        return weakref.ref(run_task(clients, epoch, results))
-
-    run(0)
-    gc.collect()
-    gc.disable()
-    try:
-        before = threads()
-        assert [run(epoch)() for epoch in range(1, 4)] == [None] * 3
-        eventually(lambda: threads() <= before + 2, timeout=60)
-    finally:
-        gc.enable()
-    assert numbers_in(broker.bootstrap_servers, results) == [0, 1, 2, 3]
 
 
 @pytest.mark.bench
@@ -114,10 +93,10 @@ def test_other_part_of_a_batch_is_refused_and_not_left_out_nor_after_a_restart(c
         sink(rows.where(f"NOT {EVEN}"), batch_id)
 
     for _ in range(2):
-        with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+        with pytest.raises(StreamingQueryException, match="received other rows of it before"):
             copy(by_parts)
-    ExactlyOnceKafkaSink._handed_over.clear()  # as in a new process
-    with pytest.raises(StreamingQueryException, match="published by no restart"):
+    ExactlyOnceKafkaSink._delivered.clear()  # as in a new process
+    with pytest.raises(StreamingQueryException, match="neither a restart nor a corrected query publishes"):
         copy(by_parts)
     assert copy.published(sink) == [n for n in EVERY[:10] if n % 2 == 0]
 
@@ -132,7 +111,7 @@ def test_other_part_of_a_batch_is_refused_though_its_job_group_is_somebody_elses
             rows.sparkSession.sparkContext.setJobGroup(group, "as the UI shows it")
             sink(rows.where(part), batch_id)
 
-    with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+    with pytest.raises(StreamingQueryException, match="received other rows of it before"):
         copy(by_parts)
 
 
@@ -145,7 +124,7 @@ def test_other_part_of_a_batch_is_refused_though_another_sink_has_the_name(copy,
         sink(rows.where(EVEN), batch_id)
         twin(rows.where(f"NOT {EVEN}"), batch_id)
 
-    with pytest.raises(StreamingQueryException, match="other rows of it were handed over before"):
+    with pytest.raises(StreamingQueryException, match="received other rows of it before"):
         copy(by_two)
 
 
@@ -169,7 +148,8 @@ def test_job_group_of_somebody_elses_does_not_make_a_new_run_the_old_one(copy, s
 
     def grouped(rows, batch_id):
         rows.sparkSession.sparkContext.setJobGroup(group, "as the UI shows it")
-        seen.append(sink.batch_of(rows, batch_id).stopped())
+        sink.batch_of(rows, batch_id)
+        seen.append(sink.query.stopped())
         sink(rows, batch_id)
         if len(seen) == 1:
             failing()
@@ -192,15 +172,15 @@ def test_batch_that_failed_is_begun_as_if_nothing_were_known(copy, sink_for, mon
 
     def fails(rows, batch_id):
         if batch_id == 1:
-            assert not sink._next_batch.to_try  # it has seen a small batch
-            clusters.append(sink._coordinator.cluster)
-            monkeypatch.setattr(SharedTransaction, "write", too_slow)
+            assert not sink.transport.next_batch.to_try  # it has seen a small batch
+            clusters.append(sink.transport.coordinator.cluster)
+            monkeypatch.setattr(ExecutorsTransport, "rows", too_slow)
         sink(rows, batch_id)
 
     with pytest.raises(StreamingQueryException, match="too slow"):
         copy(fails)
-    assert sink._next_batch.to_try
-    assert sink._coordinator.cluster is not clusters.pop()  # it asks the addresses that it was given, too
+    assert sink.transport.next_batch.to_try
+    assert sink.transport.coordinator.cluster is not clusters.pop()  # it asks the addresses that it was given, too
     monkeypatch.undo()
     copy(sink)
     assert copy.published(sink) == EVERY

@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 import uuid
 import weakref
 from typing import Any
@@ -19,16 +20,19 @@ from kafka.protocol.producer.produce import ProduceRequest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.executors import next_batch, placing
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.driver_transport import DriverTransport
+from exactly_once_kafka.executors import placing, transport
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.shared_transaction import SharedTransaction
-from exactly_once_kafka.kafka_rows import KafkaBatches
-from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.points import FAULT_POINTS
+from exactly_once_kafka.executors.settings import for_executors
+from exactly_once_kafka.executors.transport import ExecutorsTransport
+from exactly_once_kafka.kafka_rows import BatchRows
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
 from labs.faults.fault import Fault, FaultPoints
@@ -133,7 +137,7 @@ def test_batch_that_is_handed_over_twice_is_published_once_though_spark_computes
 
 @pytest.mark.long
 def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_is_left_behind(small, calls_of):
-    begun, sink = calls_of(KafkaBatches, "begin"), small.sink()
+    begun, sink = calls_of(BatchRows, "begin"), small.sink()
 
     def leaving_one_out(rows, number):
         if number != 3:
@@ -147,14 +151,14 @@ def test_batch_refused_while_spark_computes_ahead_is_not_published_and_nothing_i
 
 
 @pytest.mark.bench
-@pytest.mark.parametrize("point", FAULT_POINTS)
-def test_crash_at_any_point_neither_loses_nor_doubles(to_four, point):
+@pytest.mark.parametrize("point", [pytest.param("mid_rows", marks=pytest.mark.long), "after_commit"])
+def test_crash_neither_loses_nor_doubles_where_each_partition_has_a_writer(to_four, point):
     assert to_four.run(Fault(point, 1), Fault(point, 3)) == 2
     assert to_four.published() == ALL
 
 
 @pytest.mark.bench
-@pytest.mark.parametrize("point", ["mid_transaction", "after_commit"])
+@pytest.mark.parametrize("point", ["mid_rows", "after_commit"])
 def test_crash_of_a_small_batch_that_the_driver_writes(small, point):
     assert small.run(Fault(point, 1), Fault(point, 3)) == 2
     assert small.published() == ALL
@@ -172,7 +176,7 @@ def test_acknowledgements_of_rows_that_are_lost(copy, kafka):
         for _ in range(3):
             kafka[1].drop_next_response(Request.PRODUCE)
 
-    assert copy.run(At("before_write", 2, lose)) == 0
+    assert copy.run(At("before_rows", 2, lose)) == 0
     assert copy.published() == ALL
 
 
@@ -187,17 +191,22 @@ def test_acknowledgements_of_rows_that_are_lost(copy, kafka):
     ],
     ids=["rows lost", "commit's answer lost", "commit's answer late", "cut"],
 )
-@pytest.mark.parametrize("point", ["before_write", "before_commit"])
+@pytest.mark.parametrize("point", ["before_rows", "before_commit"])
 def test_network_that_loses_delays_and_cuts_fails_no_batch(to_four, kafka, point, strike):
     assert to_four.run(At(point, 2, lambda: strike(kafka[1]))) == 0
     kafka[1].disarm()
     assert to_four.published() == ALL
 
 
+def take_an_epoch(sink):
+    """Take an epoch as another driver of the sink's name does."""
+    PendingProducer(sink._settings).take(Deadline(30))
+
+
 @pytest.mark.long
 def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
     older, newer = to_four.sink(), to_four.sink()
-    fence = At("mid_transaction", 2, lambda: newer._new_epoch().take(Patience(30)))
+    fence = At("mid_rows", 2, lambda: take_an_epoch(newer))
     with to_four.points.armed(fence), pytest.raises(StreamingQueryException, match="fenced: a newer producer"):
         to_four.once(older)
     to_four.run()
@@ -206,7 +215,7 @@ def test_newer_driver_fences_the_older_one_in_the_middle_of_a_batch(to_four):
 
 @pytest.mark.long
 def test_batches_are_written_by_the_driver_while_they_are_small(small, to_four, calls_of):
-    by_driver = calls_of(SharedTransaction, "_by_driver")
+    by_driver = calls_of(ExecutorsTransport, "_write_as_driver")
     small.run()
     assert len(by_driver) >= BATCHES  # the first one too, of which nobody knew how large it would be
     by_driver.clear()
@@ -227,8 +236,8 @@ def test_small_batch_that_spark_fails_to_compute_is_not_published_in_part(spark,
 
 @pytest.mark.long
 def test_batches_of_few_but_large_rows_are_the_executors(small, calls_of, monkeypatch):
-    by_executors = calls_of(SharedTransaction, "_by_executors")
-    monkeypatch.setattr(next_batch, "IN_MEMORY", 1000)  # bytes
+    by_executors = calls_of(ExecutorsTransport, "_write_by_executors")
+    monkeypatch.setattr(transport, "IN_MEMORY", 1000)  # bytes
     small.run()
     assert len(by_executors) >= BATCHES - 1  # the first one was written by the driver, which found it to be large
     assert small.published() == ALL
@@ -375,10 +384,10 @@ def test_partitions_that_are_added_on_the_way_are_written_to(spark, kafka, colum
     def add_two():
         with admin(copy.servers) as client:
             client.create_partitions({copy.topic: 4})
-        cluster = sink._coordinator.cluster
-        eventually(lambda: cluster.partitions(copy.topic, Patience(30), at_least=4) == 4)
+        cluster = sink.transport.coordinator.cluster
+        eventually(lambda: cluster.partitions(copy.topic, Deadline(30), at_least=4) == 4)
 
-    with copy.points.armed(At("before_write", 3, add_two)):
+    with copy.points.armed(At("before_rows", 3, add_two)):
         copy.once(sink)
     assert copy.published() == ALL
     assert {m.partition() for m in read_committed(copy.servers, copy.topic)} & {2, 3}
@@ -402,13 +411,20 @@ def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_th
 
 
 @pytest.mark.long
-def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka):
+@pytest.mark.parametrize(
+    "options",
+    [{"writers": "driver"}, BY_EXECUTORS, {"writers": "executors"}],
+    ids=["by librdkafka", "by the executors", "few rows by the driver"],
+)
+@pytest.mark.parametrize("named_by_rows", [False, True], ids=["topic of the sink", "topic of the rows"])
+def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka, options, named_by_rows):
     name = f"nowhere-{uuid.uuid4().hex[:8]}"
-    options = {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 5000}
-    with pytest.raises(StreamingQueryException, match="no such topic or partition"):
-        publish_rows(
-            ExactlyOnceKafkaSink(name, name, **BY_EXECUTORS, **options), spark.range(3).selectExpr("'v' AS value")
-        )
+    options = options | {"bootstrap_servers": kafka[0].bootstrap_servers, "transaction_timeout_ms": 120_000}
+    sink = ExactlyOnceKafkaSink(f"to-{name}", None if named_by_rows else name, **options)
+    began = time.monotonic()
+    with pytest.raises(StreamingQueryException, match=f"BatchFailed.*no such topic or partition.*[' ]{name}"):
+        publish_rows(sink, spark.range(3).selectExpr("'v' AS value", f"'{name}' AS topic"))
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.long
@@ -424,7 +440,8 @@ def test_kafka_without_transaction_version_2_has_the_driver_write_and_says_so(to
     finally:
         transaction_version(2)
     assert to_four.published() == ALL
-    assert sink.writers == "driver"
+    assert isinstance(sink.transport, DriverTransport)
+    assert sink.transport._repair is None
     assert any("transaction.version" in message for message in caplog.messages)
 
 
@@ -440,25 +457,30 @@ def with_a_lock():
     [
         {"sasl_mechanism": "OAUTHBEARER"},
         {"sasl_mechanism": "GSSAPI"},
-        {"sasl_mechanism": "OAUTHBEARER", "security_protocol": "SASL_PLAINTEXT", "oauth_cb": with_a_lock()},
         {"partitioner": "consistent"},
         {"broker_address_family": "v4"},
+    ],
+    ids=["token of nobody", "Kerberos", "partitioner", "address family"],
+)
+def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(spark, to_four, option, caplog):
+    assert isinstance(to_four.sink(**option).transport_for(spark, Deadline(30)), DriverTransport)
+    assert any(re.search("the driver writes, since .*executors", message) for message in caplog.messages)
+    looks = "partitioner" in option  # the others keep kafka-python from logging in
+    assert any("cannot check whether Kafka leaves rows open" in message for message in caplog.messages) != looks
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"sasl_mechanism": "OAUTHBEARER", "security_protocol": "SASL_PLAINTEXT", "oauth_cb": with_a_lock()},
         {"security_protocol": "SSL", "ssl_ca_location": "probe"},
         {"security_protocol": "SSL", "ssl_ca_location": "/etc/ssl/certs"},
     ],
-    ids=[
-        "token of nobody",
-        "Kerberos",
-        "token of a function that stays here",
-        "partitioner",
-        "address family",
-        "wherever",
-        "a folder",
-    ],
+    ids=["token of a function that stays here", "certificates wherever", "certificates in a folder"],
 )
-def test_option_that_executors_cannot_follow_has_the_driver_write_and_says_so(to_four, option, caplog):
-    assert to_four.sink(**option).writers == "driver"
-    assert any(re.search("the driver writes, since .*executors", message) for message in caplog.messages)
+def test_login_that_executors_cannot_follow_is_known_before_kafka_is_asked(option):
+    with pytest.raises(ValueError, match="executors"):
+        for_executors(producer_settings("sink", "127.0.0.1:1", option))
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.executors.record_batch import encode
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import position, read_committed
 from labs.evidence.readers.transactions import wait_until_ended
 from tests.sink.conftest import headers_of

@@ -7,8 +7,11 @@ Spark gives a copy to another machine only: to the cluster, two addresses of thi
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.spark_cluster import SparkCluster
@@ -37,8 +40,9 @@ SPECULATION = {
 class DespiteSpeculation(ExactlyOnceKafkaSink):
     """Executors write, though Spark may run a task twice."""
 
-    def _choose_writers(self, rows, patience):
-        pass
+    def transport_for(self, spark, deadline):
+        without = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: {"spark.speculation": "false"}))
+        return super().transport_for(cast(SparkSession, without), deadline)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,7 @@ def attempts(trial) -> list[str]:
     return [note.name.rpartition(".")[2] for note in trial.notes.glob(f"0-{trial.partitions - 1}.*")]
 
 
+@pytest.mark.soak
 def test_driver_writes_where_spark_runs_a_slow_task_twice(cluster, tmp_path):
     kafka, driver = cluster
     trial = Trial(kafka, driver, tmp_path, partitions=2, batches=1)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.executors.cluster import Cluster
-from exactly_once_kafka.patience import Patience
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 
 pytestmark = pytest.mark.long
 
@@ -33,10 +33,10 @@ source = Path(directory.name)
 sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="executors", driver_rows=0)
 rows = spark.readStream.text(str(source))
 rows.writeStream.trigger(availableNow=True).foreachBatch(sink).start().awaitTermination()
-coordinator = sink._coordinator
-assert sink.writers == "executors" and coordinator.cluster.transaction_version
+coordinator = sink.transport.coordinator
+assert coordinator.cluster.transaction_version
 if what == "drop":
-    coordinator.cluster = sink._pending = None
+    coordinator.cluster = sink._transport = None
     gc.collect()
 print("done")
 """
@@ -53,7 +53,7 @@ def test_process_that_used_the_sink_says_nothing_on_standard_error(broker, topic
 
 def test_cluster_that_is_dropped_closes_its_connections(broker, topic, caplog):
     cluster = Cluster({"bootstrap_servers": broker.bootstrap_servers})
-    cluster.partitions(topic(), Patience(30))
+    cluster.partitions(topic(), Deadline(30))
     manager, end = cluster._manager, cluster._end
     del cluster
     eventually(lambda: gc.collect() is not None and not end.alive)

@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from exactly_once_kafka.executors.shared_transaction import KEEPS_CORE
-from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_WRITE, FAULT_POINTS
+from exactly_once_kafka.executors.transport import KEEPS_CORE
+from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_ROWS, FAULT_POINTS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
 from labs.evidence.readers.transactions import settle, wait_until_ended
@@ -113,6 +113,7 @@ def answers(late) -> set[str | None]:
 
 
 @pytest.mark.parametrize("partitions", [1, 2], ids=["task", "stage"])
+@pytest.mark.soak
 def test_executor_killed_while_it_writes_fails_the_batch_which_is_repeated(trial, partitions):
     """Of one partition the task is run again, of two the stage: the dead executor had rows that the other wants."""
     trial = trial(partitions)
@@ -166,8 +167,8 @@ def test_driver_killed_at_any_point_of_a_batch_neither_loses_nor_doubles(trial, 
     trial = trial(partitions=2)
     trial.begin(die_at=point)
     assert trial.end() == "killed"
-    written, committed = point != BEFORE_WRITE, point in (AFTER_COMMIT, BEFORE_CHECKPOINT)
-    settle(trial.servers)
+    written, committed = point != BEFORE_ROWS, point in (AFTER_COMMIT, BEFORE_CHECKPOINT)
+    settle(trial.servers, trial.topic)
     assert len(read_visible(trial.servers, trial.topic, "read_uncommitted")) == (ROWS if written else 0)
     assert len(read_visible(trial.servers, trial.topic)) == (ROWS if committed else 0)
     trial.begin()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from exactly_once_kafka.executors import shared_transaction
+from exactly_once_kafka.executors import transport
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from tests.sink.halfway import Halfway
 
 CORES = 2
@@ -38,7 +38,7 @@ def others(spark, tmp_path):
 def test_other_query_goes_on_while_kafka_is_frozen_in_the_middle_of_a_batch(
     spark, kafka, others, tmp_path, monkeypatch, again
 ):
-    monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 3)
+    monkeypatch.setattr(transport, "KEEPS_CORE", 3)
     servers, name = kafka.bootstrap_servers, f"frozen-{uuid.uuid4().hex[:8]}"
     create_topic(servers, name, CORES)
     options: dict[str, Any] = {"bootstrap_servers": servers, "writers": "executors", "driver_rows": 0}

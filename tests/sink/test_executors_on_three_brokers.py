@@ -13,10 +13,11 @@ import pytest
 from kafka import TopicPartition
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.executors.transport import ExecutorsTransport
 from exactly_once_kafka.points import BEFORE_COMMIT
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin, create_topic
+from labs.equipment.waiting import eventually
 from labs.faults.fault import FaultPoints
 from labs.faults.proxy import proxied_broker
 from tests.sink import test_executors_on_a_cluster as of_processes
@@ -95,8 +96,9 @@ class Trial:
 
     def coordinator(self) -> int:
         """Return the broker that ends the sink's transactions."""
-        coordinator = self.sink._coordinator
-        assert coordinator
+        transport = self.sink.transport
+        assert isinstance(transport, ExecutorsTransport)
+        coordinator = transport.coordinator
         assert coordinator.node
         return int(coordinator.node.rpartition("-")[2])
 

@@ -8,17 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from exactly_once_kafka.executors.lacking import lacking_in
-from exactly_once_kafka.executors.shared_transaction import SharedTransaction
-from labs.equipment.eventually import eventually
+from exactly_once_kafka.executors.report import missing_in
+from exactly_once_kafka.executors.transport import ExecutorsTransport
 from labs.equipment.topics import end_offsets
-from tests.sink.test_executors import ALL, Copy
+from labs.equipment.waiting import eventually
+from tests.sink.test_executors import ALL, At, Copy
 
 # Python finds all but the sink: the process that takes the file `able` finds it, and the others say that they do not as
 # soon as nobody holds the lock of the file `held`.
-LACKING = """
+MISSING = """
 import fcntl, pathlib, sys
-class Lacking:
+class MissingDependency:
     def find_spec(self, name, path=None, target=None):
         if name != "exactly_once_kafka":
             return
@@ -28,7 +28,7 @@ class Lacking:
             with open({folder!r} + "/held") as held:
                 fcntl.flock(held, fcntl.LOCK_SH)
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name) from None
-sys.meta_path.insert(0, Lacking())
+sys.meta_path.insert(0, MissingDependency())
 """
 
 
@@ -36,7 +36,7 @@ sys.meta_path.insert(0, Lacking())
 def folder(spark, tmp_path, monkeypatch):
     """The folder of a Python that lacks the library, which Spark starts."""
     (folder := tmp_path / "lacking").mkdir()
-    (folder / "sitecustomize.py").write_text(LACKING.format(folder=str(folder)))
+    (folder / "sitecustomize.py").write_text(MISSING.format(folder=str(folder)))
     (folder / "held").touch()
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
@@ -48,7 +48,7 @@ def folder(spark, tmp_path, monkeypatch):
 @pytest.fixture
 def tried(calls_of):
     """A list with an element for each batch that executors were to write."""
-    return calls_of(SharedTransaction, "_by_executors")
+    return calls_of(ExecutorsTransport, "_write_by_executors")
 
 
 @pytest.mark.long
@@ -91,15 +91,19 @@ def test_driver_writes_where_executors_have_no_python(spark, broker, tried, capl
 def test_driver_writes_where_executors_lack_a_file_of_the_connection(spark, broker, tried, caplog):
     copy = Copy(spark, broker.bootstrap_servers, 2, columns=[])
     sink = copy.sink()
-    sink._coordinator.connection["ssl_cafile"] = "/nowhere/ca.pem"
-    copy.once(sink)
+
+    def lose_the_file():
+        sink.transport.coordinator.connection["ssl_cafile"] = "/nowhere/ca.pem"
+
+    with copy.points.armed(At("before_look", 0, lose_the_file)):
+        copy.once(sink)
     assert copy.published() == ALL
     assert len(tried) == 1
-    said = "executors cannot: file /nowhere/ca.pem is not there"
+    said = "executors cannot: file /nowhere/ca.pem does not exist, or cannot be read"
     assert any(said in message for message in caplog.messages)
 
 
 def test_missing_module_of_somebody_elses_is_not_taken_for_the_librarys():
-    assert lacking_in("x\nModuleNotFoundError: No module named 'theirs'\n") is None
-    assert lacking_in("ValueError: said ImportError: No module named 'numpy'") is None
-    assert lacking_in("x\nModuleNotFoundError: No module named 'numpy'\ny") is not None
+    assert missing_in("x\nModuleNotFoundError: No module named 'theirs'\n") is None
+    assert missing_in("ValueError: said ImportError: No module named 'numpy'") is None
+    assert missing_in("x\nModuleNotFoundError: No module named 'numpy'\ny") is not None

@@ -6,11 +6,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka import producer
-from exactly_once_kafka.executors import shared_transaction
+from exactly_once_kafka.executors import transport
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.transactions import read_transactions
 from tests.sink.conftest import Copying, topic_of_numbers
 
@@ -53,7 +53,7 @@ def resting(servers, sink):
 
 
 def test_epoch_that_is_too_old_to_be_trusted_is_not_used(copy, sink_for, servers, monkeypatch):
-    for module in (producer, shared_transaction):
+    for module in (producer, transport):
         monkeypatch.setattr(module, "TOO_OLD", 10)  # seconds: less than Kafka remembers
     sink = sink_for()
     copy(resting(servers, sink))

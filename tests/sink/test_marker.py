@@ -11,15 +11,15 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from exactly_once_kafka import marker as marker_module
 from exactly_once_kafka import marker_topic
-from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker import MarkerStore, Unreadable, value_of
 from exactly_once_kafka.options import producer_settings
-from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.protocol import Marker
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
 from labs.faults.proxy import Request, proxied_broker
 from tests.sink.conftest import numbers_in
@@ -34,17 +34,17 @@ def test_commit_acknowledged_just_before_the_broker_is_killed_is_kept():
         create_topic(servers, "results", 1)
         settings = producer_settings("sink", servers, {})
         store = MarkerStore("sink", "markers", servers, settings)
-        store.topic.create(Patience(30))
+        store.topic.create(Deadline(30))
         for batch in range(ROUNDS):
-            producer = PendingProducer(settings).take(Patience(60))
+            producer = PendingProducer(settings).take(Deadline(60))
             producer.begin_transaction()
             producer.produce("results", str(batch))
-            store.send(Marker(batch, "query", "{}"), producer, Patience(30))
+            store.send(Marker(batch, "query", "{}"), producer, Deadline(30))
             producer.commit_transaction(30)
             broker.kill()
             broker.start()
-            PendingProducer(settings).take(Patience(60))
-            assert store.read(Patience(30)) == Marker(batch, "query", "{}")
+            PendingProducer(settings).take(Deadline(60))
+            assert store.read(Deadline(30)) == Marker(batch, "query", "{}")
             assert numbers_in(servers, "results") == list(range(batch + 1))
 
 
@@ -57,11 +57,11 @@ def test_question_that_librdkafka_loses_since_kafka_knows_of_no_broker_is_asked_
     out_of_step = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "3000"}  # often let in anew
     with Broker(settings=out_of_step) as broker:
         store = MarkerStore("sink", "markers", broker.bootstrap_servers, {})
-        made = store.topic.create(Patience(60))
+        made = store.topic.create(Deadline(60))
         for _ in range(2):
             eventually(lambda: is_without_controller(broker.bootstrap_servers), timeout=60)
-            store.topic.rest()  # who has known a controller need not look for it
-            assert store.topic.id(Patience(30)) == made
+            store.topic.disconnect()  # who has known a controller need not look for it
+            assert store.topic.id(Deadline(30)) == made
 
 
 @pytest.mark.long
@@ -77,7 +77,7 @@ def test_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(broker, topic, m
         return {resources[0]: describe(client, [unheard], **options)[unheard]}
 
     monkeypatch.setattr(AdminClient, "describe_configs", describe_configs)
-    assert store.topic.id(Patience(30))
+    assert store.topic.id(Deadline(30))
     assert len(asked) == 3
 
 
@@ -87,13 +87,13 @@ def test_leader_is_asked_for_the_end_before_what_it_shows_is_taken_for_all(monke
     with proxied_broker() as (broker, proxy), ThreadPoolExecutor(1) as beside:
         create_topic(broker.bootstrap_servers, "markers", 1, cleanup_policy="compact")
         store = MarkerStore("sink", "markers", broker.bootstrap_servers, {})
-        assert store.read(Patience(60)) is None  # from the beginning: the next one asks for no offset to begin with
+        assert store.read(Deadline(60)) is None  # from the beginning: the next one asks for no offset to begin with
         monkeypatch.setattr(marker_module, "LONG_SLICE", 60)
         asked = proxy.hold_next_request(Request.LIST_OFFSETS, cut_client=False)
-        reading = beside.submit(store.read, Patience(60))
+        reading = beside.submit(store.read, Deadline(60))
         asked.wait(30)
-        producer = PendingProducer(producer_settings("sink", broker.bootstrap_servers, {})).take(Patience(60))
-        store.overwrite(marker := Marker(0, "query", "{}"), producer, Patience(30))
+        producer = PendingProducer(producer_settings("sink", broker.bootstrap_servers, {})).take(Deadline(60))
+        store.overwrite(marker := Marker(0, "query", "{}"), producer, Deadline(30))
         assert not reading.done()
         asked.deliver()
         assert reading.result() == marker
@@ -102,7 +102,7 @@ def test_leader_is_asked_for_the_end_before_what_it_shows_is_taken_for_all(monke
 @pytest.mark.long
 def test_marker_that_was_never_written_is_none(broker, topic):
     store = MarkerStore("nobody", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
-    assert store.read(Patience(30)) is None
+    assert store.read(Deadline(30)) is None
 
 
 def mirror(servers, markers, *values, key="sink"):
@@ -119,26 +119,26 @@ def test_newest_marker_counts_whatever_comes_behind_it(broker, topic, undecided)
     servers, markers = broker.bootstrap_servers, topic(cleanup_policy="compact")
     committed = [Marker(batch, "query", "{}") for batch in range(6)]
     store, other = MarkerStore("sink", markers, servers, {}), MarkerStore("other", markers, servers, {})
-    producer = PendingProducer(producer_settings("sink", servers, {})).take(Patience(60))
+    producer = PendingProducer(producer_settings("sink", servers, {})).take(Deadline(60))
 
     def newest():
-        fresh = MarkerStore("sink", markers, servers, {}).read(Patience(30), undecided)
-        assert fresh == store.read(Patience(30), undecided)
+        fresh = MarkerStore("sink", markers, servers, {}).read(Deadline(30), undecided)
+        assert fresh == store.read(Deadline(30), undecided)
         return fresh
 
     mirror(servers, markers, *committed[:2])  # two plain records: the last one has nothing behind it
     assert newest() == committed[1]
     mirror(servers, markers, committed[2])
     assert newest() == committed[2]
-    store.overwrite(committed[3], producer, Patience(30))  # with its commit
+    store.overwrite(committed[3], producer, Deadline(30))  # with its commit
     mirror(servers, markers, committed[4])
     assert newest() == committed[4]
     mirror(servers, markers, committed[5], committed[0], key="other")
     mirror(servers, markers, committed[0], key=None)
     assert newest() == committed[4]
-    store.overwrite(committed[5], producer, Patience(30))
+    store.overwrite(committed[5], producer, Deadline(30))
     assert newest() == committed[5]
-    assert other.read(Patience(30)) == committed[0]
+    assert other.read(Deadline(30)) == committed[0]
 
 
 @pytest.mark.bench
@@ -149,10 +149,10 @@ def test_newest_record_that_is_no_marker_is_no_older_marker_either(broker, topic
     mirror(servers, markers, marker, value)
     for _ in range(2):
         with pytest.raises(Unreadable, match=f"(?s)record 1 of the marker's topic '{markers}'.*before it: batch 1"):
-            store.read(Patience(30))
+            store.read(Deadline(30))
     mirror(servers, markers, value, key="other")
     mirror(servers, markers, marker)
-    assert store.read(Patience(30)) == marker
+    assert store.read(Deadline(30)) == marker
 
 
 @pytest.mark.long
@@ -180,7 +180,7 @@ def test_refusal_of_yesterday_is_none_of_today(broker, topic, monkeypatch):
     for code in (KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN):
         store._refusal.note(KafkaError(code))
     monkeypatch.setattr(marker_topic, "SLICE", 0.0)  # no answer comes in the first one
-    assert store.topic.id(Patience(30))
+    assert store.topic.id(Deadline(30))
 
 
 def test_address_that_leads_nowhere_is_no_reason_to_give_up_while_there_is_another():
@@ -188,6 +188,6 @@ def test_address_that_leads_nowhere_is_no_reason_to_give_up_while_there_is_anoth
     with socket.create_server(("127.0.0.1", 0)) as slow:  # takes the connection, and says nothing
         other = f"127.0.0.1:{slow.getsockname()[1]}"
         with pytest.raises(TimeoutError, match="gave no answer about topic 'any-marker' for"):
-            MarkerStore("any", "any-marker", f"{nowhere},{other}", {}).topic.id(Patience(2))
+            MarkerStore("any", "any-marker", f"{nowhere},{other}", {}).topic.id(Deadline(2))
     with pytest.raises(KafkaException, match="Failed to resolve 'no-such-host"):
-        MarkerStore("any", "any-marker", nowhere, {}).topic.id(Patience(60))
+        MarkerStore("any", "any-marker", nowhere, {}).topic.id(Deadline(60))

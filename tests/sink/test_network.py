@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from exactly_once_kafka.executors import shared_transaction
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.executors import transport
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
-from labs.equipment.kafka_tool import run_kafka_tool
+from labs.equipment.broker import run_kafka_tool
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
 from labs.evidence.readers.watcher import Watcher
 from labs.faults.fault import Fault, FaultPoints
-from labs.faults.proxied_connection import Sighting
 from labs.faults.proxy import Request, proxied_broker
+from labs.faults.proxy_server import Sighting
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay
@@ -93,7 +93,7 @@ def run(spark, kafka, request):
 
 
 @pytest.mark.parametrize("writers", WRITERS)
-@pytest.mark.parametrize("point", ["mid_transaction", "before_commit", "after_commit"])
+@pytest.mark.parametrize("point", ["mid_rows", "before_commit", "after_commit"])
 def test_sigkill_of_the_broker_around_the_commit(run, kafka, point, writers):
     broker = kafka[0]
 
@@ -140,7 +140,7 @@ def test_rows_and_marker_of_executors_whose_acknowledgements_are_lost(run, kafka
     def lose():
         kafka[1].drop_next_response(Request.PRODUCE, transactional_id=run.topic)
 
-    verdict = run(At("before_write", 5, lose), At("mid_transaction", 6, lose), writers="executors", driver_rows=0)
+    verdict = run(At("before_rows", 5, lose), At("mid_rows", 6, lose), writers="executors", driver_rows=0)
     assert verdict.valid, verdict
     assert len(run.attempts) == 1
 
@@ -149,7 +149,7 @@ def test_rows_of_executors_that_are_lost_without_a_word_are_written_again_under_
     def lose():
         kafka[1].drop_next_request(Request.PRODUCE, cut=False, transactional_id=run.topic)
 
-    verdict = run(At("before_write", 5, lose), writers="executors", driver_rows=0)
+    verdict = run(At("before_rows", 5, lose), writers="executors", driver_rows=0)
     assert verdict.valid, verdict
     assert len(run.attempts) == 1
 
@@ -163,25 +163,25 @@ def test_rows_of_executors_that_arrive_again_later_are_written_once(run, kafka):
     def deliver():
         said.append(held[0].repeat().error)
 
-    again = At("mid_transaction", 5, deliver), At("mid_transaction", 6, deliver)
-    verdict = run(At("before_write", 5, hold), *again, writers="executors", driver_rows=0)
+    again = At("mid_rows", 5, deliver), At("mid_rows", 6, deliver)
+    verdict = run(At("before_rows", 5, hold), *again, writers="executors", driver_rows=0)
     assert verdict.valid, verdict
     assert said == [None, "InvalidProducerEpochError"]  # known by its sequence number, and then by its epoch
     assert len(run.attempts) == 1
 
 
 def test_connection_cut_in_the_middle_of_a_transaction(run, kafka):
-    verdict = run(At("mid_transaction", 5, kafka[1].cut))
+    verdict = run(At("mid_rows", 5, kafka[1].cut))
     assert verdict.valid, verdict
 
 
 @pytest.mark.parametrize(
     ("point", "writers"),
     [
-        ("mid_transaction", "driver"),
+        ("mid_rows", "driver"),
         ("before_commit", "driver"),
-        ("before_write", "executors"),
-        ("mid_transaction", "executors"),
+        ("before_rows", "executors"),
+        ("mid_rows", "executors"),
         ("before_commit", "executors"),
     ],
 )
@@ -212,7 +212,7 @@ def test_outage_between_two_batches_fails_none(run, kafka, writers):
 
     def outlast_the_preparation():
         if writers == "driver":  # executors' next epoch needs none: it came with the commit
-            eventually(lambda: not run.sink._pending.promising, timeout=60)
+            eventually(lambda: not run.sink.transport.has_epoch, timeout=60)
         broker.start()
 
     outage = At("after_commit", 4, broker.kill), At("before_checkpoint", 4, outlast_the_preparation)
@@ -228,7 +228,7 @@ def late_end_txn(kafka, topic):
     def hold():
         held.append(kafka[1].hold_next_request(Request.END_TXN, transactional_id=topic))
 
-    return At("before_commit", 5, hold), At("mid_transaction", 6, lambda: held[0].deliver())
+    return At("before_commit", 5, hold), At("mid_rows", 6, lambda: held[0].deliver())
 
 
 @pytest.mark.parametrize("writers", WRITERS)
@@ -257,31 +257,31 @@ def publish_batch_five_behind_its_back(kafka, run):
     sink = ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=broker.bootstrap_servers)
 
     def publish():
-        before = sink._store.read(Patience(30))
+        before = sink._store.read(Deadline(30))
         assert before
         assert before.batch_id == 4
         window = max(result.window_start for result in read_results(broker.bootstrap_servers, topic)) + 5000
-        producer = PendingProducer(sink._settings).take(Patience(30))
+        producer = PendingProducer(sink._settings).take(Deadline(30))
         producer.begin_transaction()
         for (start, ip), count in expected.items():
             if start == window:
                 producer.produce(topic, json.dumps({"window_start": start, "ip": ip, "count": count}), ip)
         marker = replace(before, batch_id=5, plan=run.sink._query.plan(5))
-        sink._store.send(marker, producer, Patience(30))
+        sink._store.send(marker, producer, Deadline(30))
         producer.commit_transaction(30)
 
     return publish
 
 
 def test_batch_that_another_driver_commits_meanwhile_is_not_published_again(run, kafka):
-    verdict = run(At("before_write", 5, publish_batch_five_behind_its_back(kafka, run)))
+    verdict = run(At("before_rows", 5, publish_batch_five_behind_its_back(kafka, run)))
     assert verdict.valid, verdict
     assert "fenced" in str(run.attempts[0].error)
 
 
 def test_mutant_that_reads_the_marker_before_its_epoch_publishes_it_again(run, kafka):
     publish = publish_batch_five_behind_its_back(kafka, run)
-    verdict = run(At("before_epoch", 5, publish), sink=MarkerBeforeEpoch)
+    verdict = run(At("before_fence", 5, publish), sink=MarkerBeforeEpoch)
     assert verdict.duplicated == 8, verdict
 
 
@@ -308,7 +308,7 @@ def throttle_time(sighting) -> int:
 def test_throttled_executors_take_it_for_no_silence_and_send_no_rows_twice(
     spark, kafka, throttled, publish_rows, monkeypatch
 ):
-    monkeypatch.setattr(shared_transaction, "KEEPS_CORE", 2)
+    monkeypatch.setattr(transport, "KEEPS_CORE", 2)
     broker, proxy, _ = kafka
     servers, topic, rows = broker.bootstrap_servers, "throttled", 8
     create_topic(servers, topic, 1)

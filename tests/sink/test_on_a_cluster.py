@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import Fault

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import exactly_once_kafka
-from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
+from labs.equipment.waiting import eventually
 from tests.sink.conftest import numbers_in
 
 ROOT = Path(__file__).parents[2]
@@ -30,13 +30,11 @@ NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "confluent-kafka", "kafka-pytho
 def test_exported_names():
     assert exactly_once_kafka.__all__ == [
         "FAULT_POINTS",
-        "REAL_TIME_POINTS",
         "Batch",
         "BatchFailed",
         "BatchSink",
         "ExactlyOnceKafkaSink",
         "Marker",
-        "RealTimeKafkaSink",
         "SinkRefused",
     ]
     assert all(hasattr(exactly_once_kafka, name) for name in exactly_once_kafka.__all__)
@@ -112,7 +110,7 @@ class Example:
     """The README's example as a script in the empty environment, to be killed."""
 
     def __init__(self, python: Path, directory: Path, servers: str, topic: str):
-        [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+        [code] = re.findall(r"```python\n(.*?)```", (ROOT / "exactly_once_kafka" / "README.md").read_text(), re.S)
         assert 'bootstrap_servers="127.0.0.1:9092"' in code
         self._code = code.replace("127.0.0.1:9092", servers).replace('"orders"', f'"{topic}"')
         self._python, self._directory = python, directory

@@ -18,14 +18,14 @@ from kafka.errors import (
 )
 from kafka.future import Future
 
-from exactly_once_kafka.batch import Marker
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.executors import partition_writer
 from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.left_open import LeftOpen
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
-from exactly_once_kafka.patience import Patience
-from labs.equipment.eventually import eventually
+from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter, send
+from exactly_once_kafka.executors.settings import Encoding
+from exactly_once_kafka.protocol import Marker
+from labs.equipment.waiting import eventually
 
 
 @pytest.fixture
@@ -34,15 +34,15 @@ def transaction(broker, topic):
     coordinator = Coordinator(
         uuid.uuid4().hex, {"bootstrap_servers": broker.bootstrap_servers}, Encoding(), topic(), 60_000
     )
-    producer = LeftOpen(coordinator, None).fence(Patience(60))
+    producer = OpenTransactionRepair(coordinator, None).fence(Deadline(60))
     yield coordinator, producer
-    coordinator.end(producer, False, Patience(60))
+    coordinator.end(producer, False, Deadline(60))
 
 
 @pytest.mark.long
 def test_rows_that_took_long_to_compute_are_not_taken_for_a_silent_kafka(transaction):
     coordinator, producer = transaction
-    coordinator.partitions(coordinator.marker_topic, Patience(60))
+    coordinator.partitions(coordinator.marker_topic, Deadline(60))
     writer = PartitionWriter(coordinator.cluster, coordinator.name, coordinator.marker_topic, 0)
     writer.add(coordinator.encoded(Marker(0, "query", "{}"), producer, 0))
     writer.heard -= 3600  # while the next rows were computed
@@ -53,7 +53,7 @@ def test_rows_that_took_long_to_compute_are_not_taken_for_a_silent_kafka(transac
 @pytest.mark.long
 def test_an_answer_that_came_while_something_else_was_waited_for_is_taken_at_once(transaction):
     coordinator, producer = transaction
-    writer = coordinator.marking(coordinator.encoded(Marker(0, "query", "{}"), producer, 0), Patience(60))
+    writer = coordinator.marking(coordinator.encoded(Marker(0, "query", "{}"), producer, 0), Deadline(60))
     assert writer.idle > 0
     while not writer._answers[0].is_done:
         coordinator.cluster.wait(writer.idle)
@@ -68,14 +68,14 @@ def test_an_answer_that_came_while_something_else_was_waited_for_is_taken_at_onc
 def test_partition_that_is_gone_is_not_waited_for(broker, transaction, topic, partitions):
     coordinator, producer = transaction
     to, admin = topic(partitions=3), AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    assert coordinator.partitions(to, Patience(60)) == 3
+    assert coordinator.partitions(to, Deadline(60)) == 3
     admin.delete_topics([to])[to].result(30)
     eventually(lambda: to not in admin.list_topics(timeout=5).topics, timeout=60)
     if partitions:
         admin.create_topics([NewTopic(to, partitions, 1)])[to].result(30)
     writer = PartitionWriter(coordinator.cluster, coordinator.name, to, 2)
     writer.add(coordinator.encoded(Marker(0, "query", "{}"), producer, 0))
-    with pytest.raises(UnknownTopicOrPartitionError, match=rf"{to}-2 was there and is not any more"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=rf"{to}-2 no longer exists"):
         send(coordinator.cluster, [writer], 60, lambda: None)
 
 
@@ -87,7 +87,7 @@ class Leader:
 
     def follow(self, topic): ...
 
-    def look_again(self): ...
+    def refresh_metadata(self): ...
 
     def has(self, topic, partition):
         return True
@@ -108,7 +108,7 @@ class Slow(Leader):
         self._now = 0.0
         monkeypatch.setattr(time, "monotonic", lambda: self._now)
 
-    def is_told_to_wait(self, node):
+    def is_throttled(self, node):
         return False
 
     def wait(self, seconds):
@@ -123,7 +123,7 @@ def test_leader_that_answers_for_one_partition_is_not_silent_about_another(monke
     writers = [PartitionWriter(cluster, "id", topic, 0) for topic in ("a", "b")]
     for writer in writers:
         for n in range(4):
-            writer.add(Piece(f"{writer.topic}{n}".encode(), records=1))
+            writer.add(EncodedBatch(f"{writer.topic}{n}".encode(), records=1))
     send(cluster, writers, 10, lambda: None)
     assert [writer.acknowledged for writer in writers] == [4, 4]
 
@@ -132,11 +132,11 @@ def test_partition_that_nobody_leads_is_looked_up_again(monkeypatch):
     cluster: Any = Leader()
     looked = []
     monkeypatch.setattr(cluster, "leader", lambda *_: None)
-    monkeypatch.setattr(cluster, "look_again", lambda: looked.append(True))
+    monkeypatch.setattr(cluster, "refresh_metadata", lambda: looked.append(True))
     writer = PartitionWriter(cluster, "id", "topic", 0)
-    writer.add(Piece(b"0", records=1))
+    writer.add(EncodedBatch(b"0", records=1))
     writer.step()
-    assert "nobody leads topic-0" in str(writer.trouble)
+    assert "no leader for topic-0" in str(writer.trouble)
     assert looked
 
 
@@ -151,9 +151,9 @@ def reply(sent, *errors):
 
 
 def test_five_at_most_are_under_way_and_after_a_refusal_all_are_sent_again_in_their_order(monkeypatch):
-    monkeypatch.setattr(partition_writer, "FIRST_REST", 0.0)
+    monkeypatch.setattr(partition_writer, "FIRST_BACKOFF", 0.0)
     leader: Any = Leader()
-    pieces = [Piece(b"%d" % n, records=1) for n in range(8)]
+    pieces = [EncodedBatch(b"%d" % n, records=1) for n in range(8)]
     writer = PartitionWriter(leader, "id", "topic", 0)
     for piece in pieces:
         writer.add(piece)

@@ -10,7 +10,7 @@ import pytest
 from kafka.partitioner import murmur2 as murmur2_of_kafka_python
 from pyspark.sql import Column
 
-from exactly_once_kafka.executors.partitioner import NO_KEY, murmur2, partitions_of
+from exactly_once_kafka.executors.placing import NO_KEY, murmur2, partitions_of_keys
 
 PARTITIONS = 12
 
@@ -44,7 +44,9 @@ def murmur2_of_java(spark, keys: list[bytes]) -> np.ndarray:
 def test_java_chooses_the_same_partition_for_a_hundred_thousand_keys(spark):
     keys = random_keys(100_000)
     of_java = murmur2_of_java(spark, keys)
-    assert partitions_of(pyarrow.array(keys), PARTITIONS).tolist() == ((of_java & 0x7FFFFFFF) % PARTITIONS).tolist()
+    assert (
+        partitions_of_keys(pyarrow.array(keys), PARTITIONS).tolist() == ((of_java & 0x7FFFFFFF) % PARTITIONS).tolist()
+    )
 
 
 def test_hash_is_that_of_kafka_python():
@@ -68,7 +70,7 @@ def test_one_long_key_among_short_ones():
 def test_a_slice_with_nulls_of_any_type(kind):
     keys = ["left out", "é", None, "", "a key", None, "left out too"]
     expected = [NO_KEY if key is None else chosen(murmur2_of_kafka_python(key.encode())) for key in keys[1:6]]
-    found = partitions_of(pyarrow.array(keys, kind).slice(1, 5), PARTITIONS)
+    found = partitions_of_keys(pyarrow.array(keys, kind).slice(1, 5), PARTITIONS)
     assert found.tolist() == expected
     assert found.dtype == np.int32
 
@@ -77,12 +79,12 @@ def test_a_slice_with_nulls_of_any_type(kind):
 def test_hardly_a_key(keys):
     of_empty = chosen(murmur2_of_kafka_python(b""))
     expected = [NO_KEY if key is None else of_empty for key in keys]
-    assert partitions_of(pyarrow.array(keys, pyarrow.binary()), PARTITIONS).tolist() == expected
+    assert partitions_of_keys(pyarrow.array(keys, pyarrow.binary()), PARTITIONS).tolist() == expected
 
 
 def test_bytes_below_a_null_do_not_move_the_keys_behind():
     keys = pyarrow.array([b"one", b"hidden", b"three"])
     bitmap = pyarrow.array([True, False, True]).buffers()[1]
     masked = pyarrow.Array.from_buffers(keys.type, 3, [bitmap, *keys.buffers()[1:]])
-    one, _, three = partitions_of(keys, PARTITIONS)
-    assert partitions_of(masked, PARTITIONS).tolist() == [one, NO_KEY, three]
+    one, _, three = partitions_of_keys(keys, PARTITIONS)
+    assert partitions_of_keys(masked, PARTITIONS).tolist() == [one, NO_KEY, three]

@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.command import main
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker import MarkerStore
-from exactly_once_kafka.marker_topic import Forgetful
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.marker_topic import MarkerTopicUnsafe
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.topics import create_topic
@@ -44,7 +44,7 @@ def refusal(spark, tmp_path, sink, *columns: str) -> str:
     ("settings", "columns", "options", "complaint"),
     [
         (TIMELESS, [], {}, "the clock of this machine"),
-        (COMPACTED, [], {}, "takes none whose column 'key' is null"),
+        (COMPACTED, [], {}, "takes no row whose column 'key' is null"),
         (
             {"max_message_bytes": "5000000", "segment_bytes": "1048576"},
             ["repeat('x', 2000000) AS value"],
@@ -123,6 +123,6 @@ def test_marker_topic_whose_name_is_anothers_to_kafka_asks_for_a_marker_topic(br
     for one in (name, name.replace(".", "_")):
         topic = MarkerStore(one, f"{one}-marker", broker.bootstrap_servers, {}).topic
         if one == name:
-            topic.create(Patience(30))
-    with pytest.raises(Forgetful, match=r"give the sink a marker_topic of another name"):
-        topic.create(Patience(30))
+            topic.create(Deadline(30))
+    with pytest.raises(MarkerTopicUnsafe, match=r"give the sink a marker_topic of another name"):
+        topic.create(Deadline(30))

@@ -21,29 +21,23 @@ from confluent_kafka.admin import (
 )
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.errors import BatchFailed
-from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.real_time.clients import Clients
-from exactly_once_kafka.real_time.partition_writer import key_of
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.pipeline.query.query_failure import why
-from tests.sink.conftest import run_task, wrote
+from tests.sink.conftest import wrote
 from tests.sink.test_tokens import Provider, unsigned
 
 pytestmark = pytest.mark.long
 
-ALLOWED = {  # who may do everything that the sink needs, as docs/outgrowing-one-machine.md has it
+ALLOWED = {  # to do everything that the sink needs, as docs/outgrowing-one-machine.md has it: nothing with a group
     "write": (ResourceType.TOPIC, "results", AclOperation.WRITE),
     "marker": (ResourceType.TOPIC, "{user}-marker", AclOperation.ALL),
-    "group": (ResourceType.GROUP, "{user}", AclOperation.READ),
     "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", AclOperation.WRITE),
 }
-REAL_TIME, WITHOUT_GROUP = "real-time", "without-group"  # whose ids and groups begin with the name
-WITHOUT = ("without-write", "without-marker", "without-transaction", WITHOUT_GROUP)
+WITHOUT = ("without-write", "without-marker", "without-transaction")
 LACKS = {user: user.removeprefix("without-") for user in WITHOUT}
-USERS = [*LACKS, REAL_TIME, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
+USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -102,9 +96,7 @@ def guarded():
 
 def _grant(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
     name = name.format(user=user)
-    begins = user in (REAL_TIME, WITHOUT_GROUP)
-    pattern = ResourcePatternType.PREFIXED if begins else ResourcePatternType.LITERAL
-    return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
 
 
 @pytest.fixture
@@ -130,23 +122,6 @@ def publish(spark, tmp_path) -> Callable[[ExactlyOnceKafkaSink, int], None]:
 def test_a_topic_that_may_not_be_read_is_said_not_to_be_looked_at(guarded, publish, writers, caplog):
     publish(guarded.sink(writers, f"blind-{writers}"), 2)
     assert caplog.text.count("not allowed to READ topic 'results'") == 1
-
-
-def test_a_real_time_task_that_may_not_read_its_group_says_which(guarded):
-    name = WITHOUT_GROUP
-    clients = Clients(name, "results", f"{name}-marker", guarded.servers, guarded.login(name))
-    with pytest.raises(BatchFailed, match="task 0: not allowed to READ group 'without-group/source/0'"):
-        run_task(clients, 0, "results")
-
-
-def test_a_real_time_task_writes_though_it_may_not_look_everywhere(guarded, caplog):
-    clients = Clients(REAL_TIME, "results", f"{REAL_TIME}-marker", guarded.servers, guarded.login(REAL_TIME))
-    for epoch in range(2):
-        run_task(clients, epoch, "results")
-    marker = clients.marker(key_of(REAL_TIME, "source", 0)).read(Patience(TIMEOUT))
-    assert marker is not None
-    assert marker.batch_id == 1
-    assert "not allowed to READ topic 'results'" in caplog.text
 
 
 @pytest.mark.parametrize(

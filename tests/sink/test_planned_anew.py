@@ -15,12 +15,12 @@ from pyspark.errors import StreamingQueryException
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, select
 
 from exactly_once_kafka.command import main
-from exactly_once_kafka.errors import SinkRefused
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker import MarkerStore
-from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.plan import without_time
+from exactly_once_kafka.plan import PLANNED, spelled
+from exactly_once_kafka.protocol import is_published
 from exactly_once_kafka.sink import WRITERS
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
 from labs.faults.fault import Fault
 from labs.pipeline.query.ip_count import read_source
@@ -184,13 +184,21 @@ def test_checkpoint_one_batch_older_is_refused_though_the_same_is_read_at_a_late
 class NoPlanningTime(FileSink):
     """Knows a batch by its offsets alone."""
 
-    def decide(self, marker, batch):
-        plans = without_time(batch.plan), without_time(batch.previous_plan)
-        timeless = marker and replace(marker, plan=without_time(marker.plan))
-        try:
-            return super().decide(timeless, replace(batch, plan=plans[0], previous_plan=plans[1]))
-        except SinkRefused as refusal:
-            return "older version" in str(refusal)
+    @staticmethod
+    def protocol(batch, has_epoch):
+        previous_plan = batch.previous_plan and without_time(batch.previous_plan)
+        timeless = replace(batch, plan=without_time(batch.plan), previous_plan=previous_plan)
+        marker = yield "read marker"
+        if is_published(marker and replace(marker, plan=without_time(marker.plan)), timeless):
+            yield "drain"
+            return
+        yield "rows"
+        yield "marker"
+        yield "commit"
+
+
+def without_time(plan):
+    return spelled({key: value for key, value in json.loads(plan).items() if key != PLANNED})
 
 
 @pytest.mark.long
@@ -255,7 +263,7 @@ def test_last_batch_that_repartitioning_gives_up_is_planned_anew_unless_it_was_p
     words.add(a=NOW)
     words.run(state=True)
     words.add(b=NOW)
-    words.crash("after_commit" if published else "before_write", 1, state=True)
+    words.crash("after_commit" if published else "before_rows", 1, state=True)
     repartition(str(words.checkpoint), 3, False)
     words.add(c=NOW)
     if not published:
@@ -267,7 +275,7 @@ def test_last_batch_that_repartitioning_gives_up_is_planned_anew_unless_it_was_p
         adopt = ["adopt", f"sink-of-{place.topic}", "--batch", "2", "--checkpoint", str(words.checkpoint)]
         assert main([*adopt, "--bootstrap-servers", place.servers]) == 1
         store = MarkerStore(f"sink-of-{place.topic}", f"sink-of-{place.topic}-marker", place.servers, {})
-        marker = store.read(Patience(30))
+        marker = store.read(Deadline(30))
         assert marker is not None
         assert marker.batch_id == 1
     assert place.published() == ["a", "b"]

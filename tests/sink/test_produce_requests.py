@@ -6,8 +6,8 @@ import pytest
 from kafka.future import Future
 from kafka.protocol.producer.produce import ProduceResponse
 
-from exactly_once_kafka.executors import produce_requests
-from exactly_once_kafka.executors.produce_requests import ProduceRequests
+from exactly_once_kafka.executors import cluster
+from exactly_once_kafka.executors.cluster import ProduceRequests
 
 TOPIC = ProduceResponse.TopicProduceResponse
 PARTITION = TOPIC.PartitionProduceResponse
@@ -91,7 +91,7 @@ def test_what_was_forgotten_is_not_sent(wire):
 
 
 def test_no_request_is_larger_than_a_broker_takes_and_the_order_within_a_partition_holds(wire, monkeypatch):
-    monkeypatch.setattr(produce_requests, "MOST_BYTES", 10)
+    monkeypatch.setattr(cluster, "MOST_BYTES", 10)
     requests = ProduceRequests(wire.send)
     given = [(0, b"a" * 6), (1, b"b" * 6), (1, b"c" * 2), (2, b"d" * 4), (0, b"e" * 20), (0, b"f")]
     for partition, content in given:

@@ -7,11 +7,11 @@ import gc
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.options import producer_settings
-from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
-from labs.equipment.eventually import eventually
 from labs.equipment.ports import free_ports
+from labs.equipment.waiting import eventually
 
 
 def producers() -> list[Producer]:
@@ -48,7 +48,7 @@ def no_collection():
 @pytest.mark.parametrize("nobody", [1000], indirect=True)
 def test_preparation_that_failed_leaves_no_producer_behind(nobody, no_collection):
     newcomers, pending = Newcomers(), PendingProducer(nobody)
-    eventually(lambda: not pending.promising, timeout=60)
+    eventually(lambda: not pending.is_usable, timeout=60)
     eventually(newcomers.all_gone, timeout=30)
 
 
@@ -56,28 +56,28 @@ def test_preparation_that_failed_leaves_no_producer_behind(nobody, no_collection
 def test_preparation_that_nobody_waits_for_any_longer_leaves_none_either(nobody, no_collection):
     newcomers, pending = Newcomers(), PendingProducer(nobody)
     with pytest.raises(TimeoutError, match=r"no epoch was granted within 0\.2 s"):
-        pending.take(Patience(0.2))
+        pending.take(Deadline(0.2))
     eventually(newcomers.all_gone, timeout=30)
 
 
 @pytest.mark.parametrize("nobody", [60_000], indirect=True)
 def test_preparation_that_is_given_up_leaves_none_either(nobody, no_collection):
     newcomers, pending = Newcomers(), PendingProducer(nobody)
-    pending.give_up()
+    pending.stop_asking()
     eventually(newcomers.all_gone, timeout=30)
 
 
 @pytest.mark.parametrize("nobody", [1000], indirect=True)
 def test_failure_is_raised_to_who_waits(nobody):
     with pytest.raises(KafkaException):
-        PendingProducer(nobody).take(Patience(30))
+        PendingProducer(nobody).take(Deadline(30))
 
 
 @pytest.mark.parametrize("nobody", [2000], indirect=True)
 def test_what_hinders_what_comes_before_is_raised_when_the_time_is_up(nobody):
-    def first(patience: Patience) -> None:
-        eventually(lambda: not patience.lasts(), timeout=60)
-        raise TimeoutError("nobody leads results-0")
+    def first(deadline: Deadline) -> None:
+        eventually(lambda: not deadline.has_time(), timeout=60)
+        raise TimeoutError("no leader for results-0")
 
-    with pytest.raises(TimeoutError, match="nobody leads"):
-        PendingProducer(nobody, first=first).take(Patience(2))
+    with pytest.raises(TimeoutError, match="no leader for"):
+        PendingProducer(nobody, first=first).take(Deadline(2))

@@ -16,11 +16,10 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdResponse,
 )
 
-from exactly_once_kafka.executors.compression import CODECS
-from exactly_once_kafka.executors.record_batch import ProducerId, encode
-from labs.equipment.eventually import eventually
+from exactly_once_kafka.executors.record_batch import CODECS, ProducerId, encode
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
-from labs.pipeline.two_phase.kafka_request import BrokerConnection, transaction_coordinator
+from labs.pipeline.two_phase.end_transaction import BrokerConnection, transaction_coordinator
 from tests.sink.conftest import headers_of
 from tests.sink.random_rows import NOW_MS, OF_LAST, PRODUCER, TAGS, Row, arrow, random_rows, tagged
 

@@ -8,16 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.batch_sink import DeliveredBatch
 from exactly_once_kafka.command import main
-from exactly_once_kafka.handed_over import HandedOver
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.driver_transport import DriverTransport
+from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.faults.fault import Fault
 from tests.pipeline.sink_runs import roll_back
@@ -62,7 +64,7 @@ def lose(copy, *entries):
 def lose_batch_one(copy, sink, how):
     """Have batch 1 committed, and then lost from the checkpoint."""
     if how == "a copy from before batch 1 is restored":
-        crash(copy, sink, "before_write", 2)
+        crash(copy, sink, "before_rows", 2)
         lose(copy, "offsets/2", "commits/1", "offsets/1")
     else:
         crash(copy, sink, "after_commit", 1)
@@ -84,7 +86,7 @@ def test_checkpoint_that_lost_a_batch_is_refused_where_another_is_planned_instea
 def test_marker_that_is_not_decided_yet_is_waited_for_before_a_batch_is_refused(copy, sink_for, monkeypatch):
     """As when Kafka died right after it answered a commit, and is back before it has written what ends it."""
     sink = sink_for()
-    crash(copy, sink, "before_write", 2)
+    crash(copy, sink, "before_rows", 2)
     again = sink_for(to=sink.topic)
     decided = again._store.read
     monkeypatch.setattr(
@@ -132,7 +134,7 @@ def test_deleted_checkpoint_is_refused(copy, sink_for):
     sink = sink_for()
     copy(sink)
     shutil.rmtree(copy.checkpoint)
-    with refused("batch 2 was committed by another query"):
+    with refused(rf"batch 2 was committed by another query.*to do:.*adopt {sink.name}"):
         copy(sink_for(to=sink.topic))
     assert copy.published(sink) == ALL
 
@@ -156,9 +158,21 @@ def test_deleted_marker_topic_is_refused(copy, sink_for, admin, batch, again):
     delete_marker_topic(admin, sink)
     if again:
         create_topic(copy.servers, f"{sink.name}-marker", 1, cleanup_policy="compact")
-    with refused("no marker" if batch else "is another one of that name"):
+    with refused("no marker" if batch else "deleted and created again"):
         copy(sink_for(to=sink.topic))
     assert copy.published(sink) == ALL[: 10 * batch + 10]
+
+
+@pytest.mark.long
+def test_record_that_is_no_marker_is_refused_with_its_place_and_the_marker_before_it(copy, sink_for):
+    sink = sink_for()
+    crash(copy, sink, "after_commit", 1)
+    producer = Producer({"bootstrap.servers": copy.servers})
+    producer.produce(f"{sink.name}-marker", None, key=sink.name)
+    assert producer.flush(30) == 0
+    with refused(rf"record \d+ of the marker's topic '{sink.name}-marker'.*tombstone.*before it: batch 1"):
+        copy(sink_for(to=sink.topic))
+    assert copy.published(sink) == ALL[:20]
 
 
 @pytest.mark.long
@@ -175,38 +189,6 @@ def test_topic_that_would_forget_the_marker_is_refused(copy, sink_for):
     with refused("cleanup.policy=delete"):
         copy(sink)
     assert copy.published(sink) == []
-
-
-def set_old_marker(admin, sink, batch, query):
-    """Commit the offset that versions before 1.0 had for their marker."""
-    partition = TopicPartition(sink.topic, 0, batch, metadata=query)
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(sink.name, [partition])])[sink.name].result(10)
-
-
-@pytest.mark.long
-def test_old_marker_of_the_batch_before_goes_on_and_may_then_expire(copy, sink_for, admin):
-    sink = sink_for()
-    crash(copy, sink, "before_write", 1)
-    delete_marker_topic(admin, sink)
-    set_old_marker(admin, sink, 0, read_checkpoint(copy.checkpoint).query_id)
-    crash(copy, upgraded := sink_for(to=sink.topic), "after_commit", 1)
-    admin.delete_consumer_groups([sink.name])[sink.name].result(10)
-    copy(upgraded)
-    assert copy.published(sink) == ALL
-
-
-@pytest.mark.long
-def test_old_marker_of_the_same_batch_is_refused_until_an_operator_decides(copy, sink_for, admin, broker):
-    sink = sink_for()
-    crash(copy, sink, "after_commit", 1)
-    delete_marker_topic(admin, sink)
-    set_old_marker(admin, sink, 1, read_checkpoint(copy.checkpoint).query_id)
-    with refused("older version of this sink.*adopt"):
-        copy(sink_for(to=sink.topic))
-    servers = ["--bootstrap-servers", broker.bootstrap_servers]
-    assert main(["adopt", sink.name, "--batch", "1", "--checkpoint", str(copy.checkpoint), *servers]) == 0
-    copy(sink_for(to=sink.topic))
-    assert copy.published(sink) == ALL
 
 
 @pytest.mark.long
@@ -227,7 +209,7 @@ def test_second_query_of_the_same_name_is_refused_and_the_first_goes_on(copy, si
     sink, refusals = sink_for(), []
 
     class Intrude:
-        point, batch = "before_write", 1
+        point, batch = "before_rows", 1
 
         def strike(self):
             with pytest.raises(StreamingQueryException) as refusal:
@@ -241,29 +223,36 @@ def test_second_query_of_the_same_name_is_refused_and_the_first_goes_on(copy, si
 
 
 class OfAnotherDriver(ExactlyOnceKafkaSink):
-    """A sink that is here for the test's sake: it does not let go of its epoch as those of one process do, and does not
-    know what the others were handed."""
+    """A sink as in another process: it does not drop its epoch when other sinks publish, and does not know what was
+    delivered to them."""
 
-    _handed_over: ClassVar[dict[tuple[str, ...], HandedOver]] = {}
+    _delivered: ClassVar[dict[tuple[str, ...], DeliveredBatch]] = {}
 
     @property
     def has_ended(self) -> bool:
         return False
 
 
+def wait_for_epoch(sink):
+    """Wait until the epoch of the sink's next batch has come, where it is asked for in the background."""
+    assert sink.transport.has_epoch
+    if isinstance(sink.transport, DriverTransport) and sink.transport.pending:
+        sink.transport.pending.take(Deadline(30))
+
+
 @pytest.mark.long
 def test_zombie_that_finds_its_batch_done_does_not_fence_the_living(copy, sink_for, spark):
     zombie = sink_for(OfAnotherDriver)
     crash(copy, zombie, "before_checkpoint", 0)
-    zombie._pending.take(Patience(30))
+    wait_for_epoch(zombie)
     living = sink_for(to=zombie.topic)
 
     class WakesUp:
-        point, batch = "before_write", 1
+        point, batch = "before_rows", 1
 
         def strike(self):
             zombie(spark.range(1).selectExpr("string(id) as value"), 0)
-            zombie._pending.take(Patience(30))
+            wait_for_epoch(zombie)
 
     with living.points.armed(WakesUp()):
         copy(living)
@@ -275,14 +264,14 @@ def test_reader_of_a_shared_marker_topic_waits_for_what_others_have_open(copy, s
     shared = create_topic(copy.servers, "shared-markers", 1, cleanup_policy="compact")
     one, two = sink_for(marker_topic=shared), sink_for(marker_topic=shared, writers="driver")
     crash(copy, one, "after_commit", 0)
-    marker = one._store.read(Patience(30))
+    marker = one._store.read(Deadline(30))
     one._store._forget()
-    producer = two._new_epoch().take(Patience(30))
+    producer = PendingProducer(two._settings).take(Deadline(30))
     producer.begin_transaction()
-    two._store.send(marker, producer, Patience(30))
+    two._store.send(marker, producer, Deadline(30))
     with pytest.raises(TimeoutError, match="could not be read"):
-        one._store.read(Patience(2))
-    assert one._store.read(Patience(30), undecided=True) == marker  # committed before that was begun
+        one._store.read(Deadline(2))
+    assert one._store.read(Deadline(30), undecided=True) == marker  # committed before that was begun
     producer.abort_transaction(10)
-    assert one._store.read(Patience(30)) == marker
-    assert two._store.read(Patience(30)) is None
+    assert one._store.read(Deadline(30)) == marker
+    assert two._store.read(Deadline(30)) is None

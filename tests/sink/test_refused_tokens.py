@@ -13,15 +13,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import is_login_refused
 from exactly_once_kafka.options import producer_settings
-from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
-from exactly_once_kafka.real_time.clients import Clients
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
-from tests.sink.conftest import run_task, wrote
+from labs.equipment.waiting import eventually
+from tests.sink.conftest import wrote
 from tests.sink.test_permissions import OAUTH, PLAIN, UNSIGNED
 from tests.sink.test_tokens import Provider, unsigned
 
@@ -110,7 +109,7 @@ def fails(publish: Publish, sink: ExactlyOnceKafkaSink, batches: int) -> None:
     with pytest.raises(StreamingQueryException) as failed:
         publish(sink, batches)
     assert "errors.BatchFailed: " in str(failed.value)
-    assert "Kafka does not take the token" in str(failed.value)
+    assert "Kafka refuses the token" in str(failed.value)
     assert time.monotonic() - started < 30  # and not after a whole transaction's time
 
 
@@ -152,16 +151,8 @@ def test_restart_asks_an_identity_provider_for_another_token(kafka, results, pub
 
 def test_producer_whose_token_is_refused_says_so_at_once(kafka, tmp_path):
     settings = producer_settings("a-sink", kafka, {**BY_TOKEN, "oauth_cb": Tokens(tmp_path / "asked", EXPIRED)})
-    patience = Patience(30)
+    patience = Deadline(30)
     with pytest.raises(KafkaException) as failed:
         PendingProducer(settings).take(patience)
     assert is_login_refused(failed.value)
     assert patience.elapsed < 15
-
-
-def test_real_time_task_that_runs_again_asks_for_another_token(kafka, results, tmp_path):
-    tokens = Tokens(tmp_path / "asked", EXPIRED, 3600)
-    options = {**BY_TOKEN, "oauth_cb": tokens}
-    with pytest.raises(RuntimeError, match="does not take the token"):
-        run_task(Clients(results, results, f"{results}-marker", kafka, options), 0, results)
-    run_task(Clients(results, results, f"{results}-marker", kafka, options), 0, results)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from exactly_once_kafka.errors import Incomplete
-from exactly_once_kafka.executors import shared_transaction
+from exactly_once_kafka.errors import IncompleteWrite
+from exactly_once_kafka.executors import transport
 from exactly_once_kafka.executors.report import Report, counted
 
 ROWS: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=None))  # of whom nothing is asked here
@@ -19,7 +19,7 @@ def test_rows_are_counted_over_all_tasks():
 
 
 def test_row_that_was_not_acknowledged_is_missed():
-    with pytest.raises(Incomplete, match="2 of 3 rows"):
+    with pytest.raises(IncompleteWrite, match="2 of 3 rows"):
         counted([Report(3, written=[("t", 0, 2)])])
 
 
@@ -33,11 +33,11 @@ def test_row_that_was_not_acknowledged_is_missed():
     ids=["again", "once", "forgotten, but each task had rows"],
 )
 def test_tasks_that_ran_again_are_told_by_spark(monkeypatch, spark_says, reports, again):
-    monkeypatch.setattr(shared_transaction, "ran_again", lambda *_: spark_says)
-    assert shared_transaction._ran_again(reports, ROWS) == again
+    monkeypatch.setattr(transport, "ran_again", lambda *_: spark_says)
+    assert transport._ran_again(reports, ROWS) == again
 
 
 def test_stage_that_spark_has_forgotten_is_not_committed_if_a_task_had_no_rows(monkeypatch):
-    monkeypatch.setattr(shared_transaction, "ran_again", lambda *_: None)
-    with pytest.raises(Incomplete, match="retainedStages"):
-        shared_transaction._ran_again([Report(1, stage=7), Report(stage=7)], ROWS)
+    monkeypatch.setattr(transport, "ran_again", lambda *_: None)
+    with pytest.raises(IncompleteWrite, match="retainedStages"):
+        transport._ran_again([Report(1, stage=7), Report(stage=7)], ROWS)

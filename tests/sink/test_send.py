@@ -12,13 +12,12 @@ from confluent_kafka import KafkaException, Producer
 
 from exactly_once_kafka import kafka_rows
 from exactly_once_kafka.arrow_rows import ArrowRows
-from exactly_once_kafka.cause import true_cause
-from exactly_once_kafka.errors import FENCED, BatchFailed
-from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.errors import FENCED, BatchFailed, root_error
+from exactly_once_kafka.kafka_rows import BatchRows, check_columns
 from exactly_once_kafka.options import producer_settings
-from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.send import send_rows
-from labs.equipment.eventually import eventually
+from exactly_once_kafka.producer import send_rows
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
 
 pytestmark = pytest.mark.long
@@ -48,7 +47,7 @@ def test_another_job_of_the_application_goes_on_while_kafka_is_frozen(spark, bro
     results, producer = topic(), in_transaction(queue_buffering_max_messages=1000)
     rows = spark.range(200_000, numPartitions=2).selectExpr("repeat(string(id % 10), 200) AS value")
     sending = threading.Thread(
-        target=send_rows, args=(KafkaBatches(rows, results), producer, Patience(60), (), broker.pause)
+        target=send_rows, args=(BatchRows(rows, results), producer, Deadline(60), (), broker.pause)
     )
     job = threading.Thread(target=lambda: spark.range(1000).count())
     sending.start()
@@ -97,7 +96,7 @@ def test_rows_that_are_cut_off_are_not_taken_for_all(spark):
 def test_strings_that_are_not_utf8_are_written_as_sparks_writer_writes_them(spark, broker, topic, in_transaction):
     ours, sparks, producer = topic(), topic(), in_transaction()
     rows = spark.sql("SELECT CAST(X'ff41' AS STRING) AS value, CAST(X'fe' AS STRING) AS key")
-    send_rows(KafkaBatches(rows, ours), producer, Patience(30))
+    send_rows(BatchRows(rows, ours), producer, Deadline(30))
     producer.commit_transaction(30)
     rows.write.format("kafka").options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": sparks}).save()
     [ours], [sparks] = records(broker, ours), records(broker, sparks)
@@ -128,28 +127,28 @@ def test_batch_that_the_temporary_directory_does_not_take_says_so(spark, monkeyp
 
 @pytest.mark.parametrize(("rows", "for_driver"), [(0, True), (1, True), (100, True), (101, False), (100_000, False)])
 def test_rows_are_computed_for_the_driver_if_they_are_few(spark, rows, for_driver):
-    batches = KafkaBatches(spark.range(rows, numPartitions=3).selectExpr("string(id) AS value"), "anywhere")
+    batches = BatchRows(spark.range(rows, numPartitions=3).selectExpr("string(id) AS value"), "anywhere")
     batches.begin_if_few(100)
     assert batches.begun == for_driver
     assert sum(batch.num_rows for batch in batches) == rows  # none is left out, either way
 
 
 def test_few_rows_that_are_too_large_for_the_driver_are_left_to_the_executors(spark, at_most_a_megabyte):
-    batches = KafkaBatches(spark.range(3, numPartitions=3).selectExpr("repeat('x', 600000) AS value"), "anywhere")
+    batches = BatchRows(spark.range(3, numPartitions=3).selectExpr("repeat('x', 600000) AS value"), "anywhere")
     batches.begin_if_few(100)
     assert not batches.begun
 
 
 def test_few_rows_that_are_more_than_the_driver_holds_are_left_to_the_executors(spark, monkeypatch):
     monkeypatch.setattr(kafka_rows, "IN_MEMORY", 1_000_000)
-    batches = KafkaBatches(spark.range(3, numPartitions=3).selectExpr("repeat('x', 600000) AS value"), "anywhere")
+    batches = BatchRows(spark.range(3, numPartitions=3).selectExpr("repeat('x', 600000) AS value"), "anywhere")
     batches.begin_if_few(100)
     assert not batches.begun
     assert not readers_of_spark()
 
 
 def test_query_that_fails_while_spark_looks_for_few_rows_fails_again(spark):
-    batches = KafkaBatches(spark.range(3).selectExpr("raise_error('broken') AS value"), "anywhere")
+    batches = BatchRows(spark.range(3).selectExpr("raise_error('broken') AS value"), "anywhere")
     batches.begin_if_few(100)
     assert not batches.begun
     with pytest.raises(Exception, match="broken"):
@@ -167,7 +166,7 @@ def test_query_that_fails_while_spark_looks_for_few_rows_fails_again(spark):
 def test_null_where_kafka_knows_none_fails_the_batch_and_names_the_column(spark, in_transaction, row, complaint):
     rows = spark.createDataFrame([row], f"value string, headers {HEADERS}, topic string")
     with pytest.raises(ValueError, match=complaint):
-        send_rows(KafkaBatches(rows, None), in_transaction(), Patience(30))
+        send_rows(BatchRows(rows, None), in_transaction(), Deadline(30))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def _last_wins(columns: str) -> list[str]:
 @pytest.mark.parametrize(("rows", "late"), [(1, False), (30_000, False), (30_000, True)])
 def test_fenced_in_the_middle_of_a_batch_is_said_to_be_fenced(spark, topic, in_transaction, rows, late):
     name, results = uuid.uuid4().hex, topic()
-    producer, newer, patience = in_transaction(name), [], Patience(30)
+    producer, newer, deadline = in_transaction(name), [], Deadline(30)
 
     def fence():
         newer.append(in_transaction(name))
@@ -206,8 +205,8 @@ def test_fenced_in_the_middle_of_a_batch_is_said_to_be_fenced(spark, topic, in_t
     values = spark.range(rows).selectExpr("string(id) AS value")
 
     def publish():
-        with true_cause(producer, results):
-            send_rows(KafkaBatches(values, results), producer, patience, (), fence if late else None)
+        with root_error(producer, results):
+            send_rows(BatchRows(values, results), producer, deadline, (), fence if late else None)
             producer.commit_transaction(30)  # whichever of the two hears of it
 
     if not late:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from exactly_once_kafka.spool import Closed, Spool
+from exactly_once_kafka.arrow_rows import Closed, Spool
 
 ROWS = 1000  # of 8 bytes
 

@@ -6,14 +6,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
 from labs.evidence.readers.watcher import Watcher
-from labs.faults.chaos.driver_lane import DriverLane
-from labs.faults.chaos.journal import Journal
+from labs.faults.chaos.lanes import DriverLane, Journal
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
 
@@ -51,7 +50,7 @@ def test_any_one_down_the_pipeline_goes_on_and_two_down_it_waits_without_loss(tm
                 cluster.kill(node)
                 goes_on()
                 cluster.start(node)
-            # With the third behind, all that a partition has in sync would be killed at once: see equipment/fencing.py.
+            # With the third behind, all that a partition has in sync would be killed at once: see equipment/node.py.
             eventually(lambda: in_sync(servers), timeout=120)
             cluster.kill(0)
             cluster.kill(1)

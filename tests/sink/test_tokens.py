@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pyspark import cloudpickle
 
-from exactly_once_kafka.executors import kept_clusters
-from exactly_once_kafka.executors.kept_clusters import end_connections, kept_cluster
-from exactly_once_kafka.executors.token_provider import TokenProvider
+from exactly_once_kafka.executors import cluster as cluster_module
+from exactly_once_kafka.executors.cluster import end_connections, kept_cluster
+from exactly_once_kafka.executors.settings import TokenProvider
 from exactly_once_kafka.tokens import KeptToken, with_kept_tokens
 
 OIDC = {
@@ -169,11 +169,11 @@ def test_other_ways_to_a_token_are_left_to_the_client_library(other):
 def test_connections_that_no_task_has_asked_for_in_a_while_are_ended(monkeypatch):
     settings = [{"bootstrap_servers": f"127.0.0.1:{port}"} for port in (1, 2, 3)]
     old, young = (kept_cluster(each) for each in settings[:2])
-    long_ago = time.monotonic() - kept_clusters.UNUSED
-    monkeypatch.setattr(kept_clusters._kept[kept_clusters._key(settings[0])], "used", long_ago)
+    long_ago = time.monotonic() - cluster_module.UNUSED
+    monkeypatch.setattr(cluster_module._kept[cluster_module._key(settings[0])], "used", long_ago)
     kept_cluster(settings[2])
     assert kept_cluster(settings[1]) is young
     assert kept_cluster(settings[0]) is not old
     for each in settings:
         end_connections(each)
-    assert not [key for key in kept_clusters._kept if "127.0.0.1:1" in key]
+    assert not [key for key in cluster_module._kept if "127.0.0.1:1" in key]

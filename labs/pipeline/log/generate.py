@@ -1,6 +1,6 @@
 """Make seeded traffic: accesses with documentation addresses only, the same for a seed on every Python.
 
-Only `Random.random()` is drawn from, because its sequence alone is promised not to change between versions.
+It draws from `Random.random()` only, because Python promises for that sequence alone that no version changes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import LATENESS_MS, LATEST_ACCESS_MS, WINDOW_MS, source_value
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
-STRAGGLER_MS = (10_000, 60_000)  # how much later than the disorder
+STRAGGLER_MS = (10_000, 60_000)  # by how much a straggler is later than `disorder_ms`
 BURST = 5  # times the average rate
 
 # RFC 5737 and RFC 3849: addresses that belong to nobody.
@@ -50,7 +50,7 @@ class Traffic:
     """Requests in the order of their arrival; each iteration yields the same ones.
 
     Clients follow Zipf's law (the k-th makes 1/k as many requests as the first). Each request is at most
-    `disorder_ms` behind the latest time before it, but for a share `stragglers`: those are 10–60 s more.
+    `disorder_ms` behind the latest time before it; a share of `stragglers` is 10–60 s later than that.
     """
 
     requests: int

@@ -1,4 +1,4 @@
-"""Traffic that goes on: accesses sent at their own pace by a thread, while the pipeline runs and crashes."""
+"""Live traffic: a thread sends accesses at a given rate, while the pipeline runs and crashes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATIENCE_MS = 600_000  # a record waits that long for a broker to come back
 
 
 class LiveTraffic:
-    """Sends accesses as source records, so many a second, from now until `stop`.
+    """Sends `rate` accesses a second as source records, from now until `stop`.
 
-    `sent` and `acknowledged` count per access (event time, IP): what was sent and not acknowledged is
-    indeterminate. With `window_ms` they count per window (its start, IP) instead, and grow with the windows only.
+    `sent` and `acknowledged` count per access (event time, IP): what was sent and not acknowledged is indeterminate.
+    With `window_ms` they count per window (its start, IP) instead, so that they grow only with the windows.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class LiveTraffic:
 
     @property
     def indeterminate(self) -> Counter[Access]:
-        """What was sent and never acknowledged."""
+        """The accesses that were sent and never acknowledged."""
         return self.sent - self.acknowledged
 
     def set_rate(self, rate: float, accesses: Iterable[Access] | None = None) -> None:
-        """Send so many a second from now on, none at 0; what is sent next comes from `accesses`, if given."""
+        """Send `rate` a second from now on, none at 0. If `accesses` are given, they come next."""
         if accesses is not None:
             self._accesses = iter(accesses)
         self._rate = rate
@@ -66,7 +66,7 @@ class LiveTraffic:
         close_windows(self.last_time_ms, self._servers, self._topic)
 
     def close(self) -> None:
-        """Send no more, and wait for nothing."""
+        """Send no more, and do not wait for acknowledgements."""
         self._stopping.set()
         self._thread.join()
 
@@ -94,7 +94,7 @@ class LiveTraffic:
             try:
                 self._producer.produce(self._topic, source_value(time_ms, ip), ip, on_delivery=delivered)
                 break
-            except BufferError:  # the broker is away: wait with it
+            except BufferError:  # the queue is full, because the broker is away: wait
                 self._producer.poll(0.1)
         self.sent[access] += 1
         self.records += 1

@@ -1,8 +1,10 @@
-"""The lines of a log, plain or gzip, from a file or standard input, in bounded memory whatever the bytes.
+"""Reads the lines of a log, plain or gzip, from a file or standard input, in bounded memory whatever the bytes.
 
-Guarantee: everything that can be read before the damage in a gzip is yielded. It stops at damage that
-unpacks to other text: the checksum at the end tells that there is some, not where. NULs before a line are left out:
-a log that is emptied while its server writes begins with a hole.
+Guarantee: everything in a gzip that comes before its damage is yielded. Limitations: damage that unpacks to other text
+is yielded too; the checksum at the end shows that there is some, not where. NULs before a line are skipped: a log that
+is emptied while its server writes begins with them.
+
+The first bytes show a file that is not plain text, whatever its name. All other files are read as lines.
 """
 
 from __future__ import annotations
@@ -17,8 +19,56 @@ from functools import partial
 from io import BufferedReader
 from typing import TextIO, cast
 
-from labs.pipeline.log.file_kind import ENOUGH, GZIP, kind_of
 from labs.pipeline.log.log_report import BadLine
+
+ENOUGH = 512  # bytes: a tar archive's first header
+
+GZIP = b"\x1f\x8b"
+_BEGINNINGS = (
+    (b"\xff\xfe\0\0", "UTF-32 text"),
+    (b"\0\0\xfe\xff", "UTF-32 text"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+    (b"PK\x03\x04", "zip archive"),
+    (b"PK\x05\x06", "zip archive"),
+    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\x1f\x9d", "compress"),
+    (GZIP, "gzip in a gzip"),
+)
+
+
+def kind_of(head: bytes) -> str | None:
+    """Return the kind of a file that begins with these bytes, or None if it should be read as lines."""
+    for beginning, name in _BEGINNINGS:
+        if head.startswith(beginning):
+            return name
+    if _every_second_is_null(head):
+        return "UTF-16 text"
+    return "tar archive" if _is_tar(head) else None
+
+
+def _every_second_is_null(head: bytes) -> bool:
+    """Tell whether this is ASCII text in UTF-16 without a byte order mark."""
+    even, odd = head[0:40:2], head[1:40:2]
+    return len(odd) > 3 and any(
+        text.isascii() and all(text) and not any(rest) for text, rest in ((even, odd), (odd, even))
+    )
+
+
+def _is_tar(head: bytes) -> bool:
+    """Tell whether this is a header with the right checksum, which every kind of tar has."""
+    if len(head) < ENOUGH:
+        return False
+    try:
+        checksum = int(head[148:156].strip(b" \0"), 8)
+    except ValueError:
+        return False
+    return checksum == sum(head[:148]) + 8 * ord(" ") + sum(head[156:ENOUGH])
+
 
 MAX_LINE = 64 * 1024  # bytes, without the newline
 
@@ -28,9 +78,9 @@ class LogUnreadable(OSError):
 
 
 def check_readable(name: str) -> None:
-    """Raise LogUnreadable if a path (`-`: standard input) cannot be read, or is no file and no pipe.
+    """Raise LogUnreadable if a path (`-`: standard input) cannot be read, or is neither a file nor a pipe.
 
-    Looks without opening: a named pipe can be opened only once.
+    It does not open the file, since a named pipe can be opened only once.
     """
     if name == "-":
         if sys.stdin is None:
@@ -60,7 +110,7 @@ def check_readable(name: str) -> None:
 
 
 def check_each_once(names: Iterable[str]) -> None:
-    """Raise LogUnreadable if two of the names are one file, whose requests would be counted twice."""
+    """Raise LogUnreadable if two names are the same file, whose requests would be counted twice."""
     seen = dict[tuple[int, int], str]()
     for name in names:
         found = _status(sys.stdin) if name == "-" else os.stat(name)
@@ -82,7 +132,7 @@ def _target(name: str) -> str:
 
 
 def _is_own_output(found: os.stat_result) -> bool:
-    """Tell whether what is to be read is the file, or the pipe, that this process writes to."""
+    """Tell whether this process writes to the file, or the pipe, that it would read."""
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)):
         return False
     outputs = [_status(stream) for stream in (sys.stdout, sys.stderr)]
@@ -90,7 +140,7 @@ def _is_own_output(found: os.stat_result) -> bool:
 
 
 def _status(stream: TextIO | BufferedReader | None) -> os.stat_result | None:
-    """Return the status of what is behind a stream; None where that is no file of the system's."""
+    """Return the status of a stream's file; None if the stream is not a file of the operating system."""
     try:
         return os.fstat(stream.fileno()) if stream else None
     except (OSError, ValueError, AttributeError):
@@ -118,7 +168,7 @@ def _open(name: str) -> AbstractContextManager[BufferedReader]:
 
 
 def _blocks(stream: BufferedReader, name: str) -> Iterator[bytes]:
-    """Yield the text of a stream, plain or gzip, in blocks of at most MAX_LINE bytes; raise BadLine if it is none."""
+    """Yield the text of a stream, plain or gzip, in blocks of at most MAX_LINE bytes; raise BadLine for other kinds."""
     try:
         head, blocks = _with_head(iter(partial(stream.read1, MAX_LINE), b""))
         if head.startswith(GZIP):
@@ -133,13 +183,13 @@ def _blocks(stream: BufferedReader, name: str) -> Iterator[bytes]:
 
 
 def _was_shortened(stream: BufferedReader) -> bool:
-    """Tell whether a file ends before the place up to which it was read, as one does that was emptied meanwhile."""
+    """Tell whether a file is shorter than what was read of it: somebody has emptied it meanwhile."""
     found = _status(stream)
     return found is not None and stat.S_ISREG(found.st_mode) and found.st_size < stream.tell()
 
 
 def _with_head(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first ENOUGH bytes, or more, or all there are; and the blocks with those."""
+    """Return the first ENOUGH bytes or more, or all there are; and all blocks, these bytes included."""
     first: list[bytes] = []
     damage = None
     try:
@@ -158,7 +208,7 @@ def _with_head(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def _gunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield all that can be read of gzip members; raise BadLine where they are damaged or end too early."""
+    """Yield what can be read of gzip members; raise BadLine if they are damaged or end too early."""
     member = None
     for block in blocks:
         while block:
@@ -181,7 +231,7 @@ def _gunzip(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _up_to_damage(member: zlib._Decompress, block: bytes) -> Iterator[bytes]:
-    # zlib drops what it had read of a block when it meets damage; byte by byte nothing is lost.
+    # When zlib finds damage, it drops what it had read of the block. If it is fed byte by byte, nothing is lost.
     try:
         for byte in block:
             yield member.decompress(bytes([byte]))
@@ -190,10 +240,10 @@ def _up_to_damage(member: zlib._Decompress, block: bytes) -> Iterator[bytes]:
 
 
 def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield blocks of whole lines, a last line completed by a newline.
+    """Yield blocks of whole lines; a last line without a newline gets one.
 
-    No block is longer than MAX_LINE, so only the first line of what is yielded can be; it may be cut, but
-    not to less than MAX_LINE + 1 bytes. A BadLine raised by `blocks` gets the line that it interrupted.
+    Input blocks have at most MAX_LINE bytes, so only the first line of a yielded block can be longer. It may be cut, to
+    MAX_LINE + 1 bytes at least. A BadLine raised by `blocks` gets the line that it interrupted.
     """
     start = b""  # of a line whose end is not read yet
     skipping = False  # the rest of a line already yielded

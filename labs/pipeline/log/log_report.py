@@ -19,15 +19,15 @@ WANTED = {
     "bad time": "a time like 10/Oct/2000:13:55:36 -0700 or 2000-10-10T13:55:36-07:00, "
     "or milliseconds since 1970 (13 digits, not seconds); the years 1970 to 5138",
     "bad address": "the client's address or host name, without port, quotes or brackets",
-    "text before the client": "the client at the beginning of the line; cut off what stands before it, or do not "
-    "let it be written: docker compose logs --no-log-prefix, journalctl -o cat, kubectl logs without --prefix",
+    "text before the client": "the client at the beginning of the line; cut off the text before it, or turn it off: "
+    "docker compose logs --no-log-prefix, journalctl -o cat, kubectl logs without --prefix",
     "list of clients": "one client: which of them it is depends on the proxies; log $remote_addr with NGINX's "
     "set_real_ip_from, %a with Apache's mod_remoteip",
-    "JSON": "lines of text; make epoch_millis,ip of the two fields, for example with jq",
-    "two accesses": "one access in a line: a server that was cut short has written the next one behind it; part them",
+    "JSON": "lines of text; convert the two fields to epoch_millis,ip, for example with jq",
+    "two accesses": "one access in a line: the server was stopped while it wrote the first one; split the line",
     "carriage return": "lines that end in a line feed: tr '\\r' '\\n' < FILE | python -m labs count -",
     "line too long": "lines of at most 65,536 bytes",
-    "shortened while it was read": "a log that is not emptied meanwhile: count a copy, or one that was rotated",
+    "shortened while it was read": "a log that nobody empties meanwhile: count a copy, or one that was rotated",
     "truncated gzip": "a gzip with its end; copy the file again",
     "corrupt gzip": "a gzip without damage; copy the file again",
     "UTF-16 text": "UTF-8: iconv -f UTF-16 -t UTF-8 FILE | python -m labs count -",
@@ -45,7 +45,7 @@ WANTED = {
 
 
 class BadLine(ValueError):
-    """A line that is no access; `reason` is a short, stable string to count by."""
+    """A line that is not an access; `reason` is a short, stable string to count by."""
 
     def __init__(self, reason: str, line: bytes = b""):
         super().__init__(f"{reason}: {printable(line)}" if line else reason)
@@ -54,7 +54,7 @@ class BadLine(ValueError):
 
 
 class NotALog(ValueError):
-    """Not one line of a file, or of all of them, was understood as an access."""
+    """No line of a file, or of all files, is an access."""
 
 
 class Example(NamedTuple):
@@ -65,7 +65,7 @@ class Example(NamedTuple):
 
 @dataclass
 class FileReport:
-    """What became of the lines of one file, and a bad line of it that shows most."""
+    """The counts of one file's lines, and the bad line that shows most."""
 
     file: str  # printable
     lines: int = 0
@@ -75,7 +75,7 @@ class FileReport:
 
     @property
     def complaint(self) -> str:
-        """What is wrong where there are lines and not one was understood; else an empty text."""
+        """What is wrong if the file has lines and none is an access; otherwise an empty string."""
         if self.good or not self.lines or not self.example:
             return ""
         shown = f":\n    {self.example.text}\n" if self.example.text else ", "
@@ -88,7 +88,7 @@ class FileReport:
 
 @dataclass
 class LogReport:
-    """What became of the lines: `lines == good + bad_total` at every moment."""
+    """The counts of all lines: `lines == good + bad_total` at every moment."""
 
     lines: int = 0
     good: int = 0
@@ -102,19 +102,19 @@ class LogReport:
 
     @property
     def complaint(self) -> str:
-        """What is wrong where not one line was understood, be it of one file among others; else an empty text."""
+        """What is wrong if no line is an access, of one file or of all; otherwise an empty string."""
         if not self.lines:
             names = ", ".join(each.file for each in self.files) or "no file"
             return f"there is NOT ONE line in {names}; expected {KNOWN_FORMATS}"
         return "\n".join(each.complaint for each in self.files if each.complaint)
 
     def insist(self) -> None:
-        """Raise NotALog where not one line was understood, be it of one file among others."""
+        """Raise NotALog if there is a complaint."""
         if self.complaint:
             raise NotALog(self.complaint)
 
     def begin(self, file: str) -> None:
-        """Count what comes for this file, whose name is printable."""
+        """Count the following lines for this file, whose name must be printable."""
         self.files.append(FileReport(file))
 
     def accept(self, lines: int) -> None:
@@ -167,5 +167,5 @@ def printable(line: bytes) -> str:
 
 
 def printable_name(name: str | os.PathLike[str]) -> str:
-    """Return the name of a file with what a terminal would obey, or cannot show, escaped."""
+    """Return the name of a file; characters that a terminal would obey or cannot show are escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in os.fsdecode(name))

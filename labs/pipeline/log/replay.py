@@ -1,15 +1,120 @@
-"""The source: replays accesses into a Kafka topic, one record each, keyed by IP."""
+"""The source: replays accesses into a Kafka topic, one record each, keyed by IP.
+
+`in_event_time_order` sorts with bounded memory, by a stable external merge. Sorted runs go to temporary files and are
+merged. Input that fits in memory never touches the disk. The files have no name (on POSIX), so they are gone when the
+iterator ends, is closed, or its process is killed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain, islice
+from operator import itemgetter
+from typing import IO
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from labs.equipment.topics import end_offsets
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import CLOSING_DELAY_MS, CLOSING_IP, SOURCE_TOPIC, source_value
+
+FAN_IN = 32  # runs merged at once; three levels of them are still under the 256 open files that macOS allows
+BUFFER_BYTES = 64 * 1024  # per open run
+
+_event_time = itemgetter(0)
+
+
+class SortFailed(OSError):
+    """The sorted runs could not be written or read back."""
+
+
+def in_event_time_order(
+    accesses: Iterable[Access],
+    max_in_memory: int = 500_000,
+    directory: str | os.PathLike[str] | None = None,
+) -> Generator[Access, None, None]:
+    """Return an iterator over the accesses by time; those of the same time keep their order.
+
+    Holds at most `max_in_memory` accesses (about 100 bytes each). The rest waits in `directory` (default: the
+    system's temporary directory), about 30 bytes each. Raises SortFailed when that cannot be written.
+    """
+    if max_in_memory < 1:
+        raise ValueError(f"max_in_memory is {max_in_memory}; sorting needs at least 1 access in memory")
+    return _merge_sort(iter(accesses), max_in_memory, directory)
+
+
+def _merge_sort(
+    accesses: Iterator[Access], max_in_memory: int, directory: str | os.PathLike[str] | None
+) -> Generator[Access, None, None]:
+    spilled = _SpilledRuns(directory)
+    try:
+        run = sorted(islice(accesses, max_in_memory), key=_event_time)
+        for first in accesses:
+            spilled.add(run)
+            run.clear()  # before the next run is read: one in memory, not two
+            run = sorted(chain([first], islice(accesses, max_in_memory - 1)), key=_event_time)
+        yield from merge(*spilled.read(), run, key=_event_time)
+    finally:
+        spilled.close()
+
+
+class _SpilledRuns:
+    """Sorted runs in temporary files; FAN_IN files of one level become one file of the next."""
+
+    def __init__(self, directory: str | os.PathLike[str] | None):
+        self.directory = directory
+        self.levels: list[list[IO[str]]] = []
+
+    def add(self, run: Iterable[Access], level: int = 0) -> None:
+        if level == len(self.levels):
+            self.levels.append([])
+        files = self.levels[level]
+        files.append(self._write(run))
+        if len(files) == FAN_IN:
+            self.add(merge(*map(_read, files), key=_event_time), level + 1)
+            _close(files)
+
+    def read(self) -> list[Iterator[Access]]:
+        """Return the runs in the order of their input, which keeps the merge stable."""
+        return [_read(file) for files in reversed(self.levels) for file in files]
+
+    def close(self) -> None:
+        for files in self.levels:
+            _close(files)
+
+    def _write(self, run: Iterable[Access]) -> IO[str]:
+        try:
+            with ExitStack() as on_failure:
+                file = on_failure.enter_context(
+                    tempfile.TemporaryFile("w+", BUFFER_BYTES, "utf-8", "\n", dir=self.directory)
+                )
+                file.writelines(f"{time_ms},{ip}\n" for time_ms, ip in run)
+                file.seek(0)
+                on_failure.pop_all()
+                return file
+        except OSError as error:
+            where = self.directory or tempfile.tempdir
+            raise SortFailed(
+                f"cannot keep sorted runs in {where}: {error.strerror or error}; expected room for "
+                "30 bytes per access: make some, or set TMPDIR to a directory that has it"
+            ) from error
+
+
+def _read(file: IO[str]) -> Iterator[Access]:
+    for line in file:
+        time_ms, ip = line.split(",", 1)
+        yield int(time_ms), ip[:-1]
+
+
+def _close(files: list[IO[str]]) -> None:
+    while files:
+        with suppress(OSError):  # of a last flush to a full disk
+            files.pop().close()
 
 
 class SourceFailed(RuntimeError):
@@ -18,7 +123,7 @@ class SourceFailed(RuntimeError):
 
 @dataclass
 class Replay:
-    """What became of the accesses: how many were sent, how many of those the broker acknowledged."""
+    """How many accesses were sent, and how many of those the broker acknowledged."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -76,9 +181,9 @@ def replay(
 
 
 def close_windows(last_time_ms: int, bootstrap_servers: str, topic: str = SOURCE_TOPIC) -> int:
-    """Send each partition one closing record, late enough for every window up to `last_time_ms` to be final.
+    """Send each partition one closing record, whose time makes every window up to `last_time_ms` final.
 
-    Call it after the accesses are acknowledged, of which none is later than LATEST_ACCESS_MS. Returns the closing
+    Call it after the accesses are acknowledged; none of them may be later than LATEST_ACCESS_MS. Returns the closing
     record's time in epoch millis.
     """
     time_ms = last_time_ms + CLOSING_DELAY_MS
@@ -97,7 +202,7 @@ def source_producer(bootstrap_servers: str, **settings: str | int) -> Producer:
             "bootstrap.servers": bootstrap_servers,
             "enable.idempotence": True,
             "delivery.report.only.error": True,
-            # Left to connect only where it has to, it was seen to stay away from a single broker that had shut down.
+            # With sparse connections, it sometimes did not reconnect to a single broker that had shut down.
             "enable.sparse.connections": False,
             "log_level": 0,
             **settings,

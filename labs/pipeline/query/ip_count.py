@@ -1,7 +1,11 @@
-"""The query under study: how many requests did each IP make in each 5-second window of event time?"""
+"""The query under study: how many requests did each IP make in each 5-second window of event time?
+
+`accepts` tests whether Spark accepts a student's aggregation, and prints where its watermark is.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from labs.pipeline.query.query_failure import why
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, RESULT_FIELDS, SOURCE_PATTERN, SOURCE_TOPIC, WINDOW_MS
 
 Sink = Callable[[DataFrame, int], None]  # what foreachBatch takes
 WINDOW = f"{WINDOW_MS} milliseconds"
 ALLOWED_LATENESS = f"{LATENESS_MS} milliseconds"
 
-# Spark's source seeks anew after every poll and drops what was prefetched: larger polls waste less of it,
-# and a short wait brings the end of the log sooner. A large batch is read by several tasks, even from one partition.
+# Spark's source seeks again after every poll and drops what was prefetched: larger polls waste less of it,
+# and a short wait reaches the end of the log sooner. Several tasks read a large batch, even from one partition.
 SOURCE_OPTIONS = {
     "kafka.max.poll.records": "20000",
     "kafka.fetch.max.wait.ms": "10",
@@ -45,7 +50,7 @@ def read_source(
 
 
 def parse_records(records: DataFrame) -> DataFrame:
-    """Split each value `epoch_millis,ip` into event_time and ip; both are NULL where the value is malformed.
+    """Split each value `epoch_millis,ip` into event_time and ip; both are NULL if the value is malformed.
 
     The query's progress reports under `observedMetrics["source"]` how many records there were and how many
     of them were malformed. `rejected` selects the latter.
@@ -63,8 +68,8 @@ def parse_records(records: DataFrame) -> DataFrame:
 
 def count_per_ip(accesses: DataFrame) -> DataFrame:
     """Count the accesses (event_time, ip) per IP and tumbling window; a window comes out once, when it is final."""
-    # The condition names event_time so that Spark cannot move it to before the watermark: a closing record
-    # is not counted, but its time must move the watermark all the same.
+    # The condition names event_time so that Spark cannot move it before the watermark: a closing record is not counted,
+    # but its time must still move the watermark.
     counted = (F.col("ip") != CLOSING_IP) | F.col("event_time").isNull()
     return (
         accesses.withWatermark("event_time", ALLOWED_LATENESS)
@@ -99,3 +104,43 @@ def start_query(results: DataFrame, sink: Sink, checkpoint: str | Path, **trigge
     """
     writer = results.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
     return writer.foreachBatch(sink).trigger(**(trigger or {"availableNow": True})).start()
+
+
+WATERMARK, AGGREGATE = "EventTimeWatermark", "Aggregate"
+
+# Where the watermark is -> what to do about it.
+WHERE = {
+    "before": "there, before the counting",
+    "behind": "behind the counting, where it comes too late: set it on what is counted",
+    "none": "none in what you return (a DataFrame's methods change nothing in place: each returns another one)",
+}
+
+
+def accepts(count: Callable[[DataFrame], DataFrame], arriving: DataFrame) -> bool:
+    """Run `count(arriving)` in append mode, without a sink; print where its watermark is, and what Spark says."""
+    try:
+        counts = count(arriving)
+        if not isinstance(counts, DataFrame):
+            raise TypeError(f"it returned {counts!r}, and no DataFrame: end it with `return`")
+        print("Watermark:", WHERE[watermark_in(counts)])
+        with tempfile.TemporaryDirectory(prefix="labs-accepts-") as checkpoint:
+            query = counts.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
+            query.trigger(availableNow=True).start().awaitTermination()
+    except Exception as error:
+        print(f"Refused: {type(error).__name__}: {_said_by(error)}")
+        return False
+    print("Accepted.")
+    return True
+
+
+def watermark_in(counts: DataFrame) -> str:
+    """Tell whether Spark's plan has a watermark "before" its last aggregation, "behind" it, or "none"."""
+    frame: Any = counts
+    plan = frame._jdf.queryExecution().analyzed().toString()  # the last step comes first
+    if WATERMARK not in plan:
+        return "none"
+    return "before" if AGGREGATE in plan.partition(WATERMARK)[0] else "behind"
+
+
+def _said_by(error: Exception) -> str:
+    return why(error).partition(" SQLSTATE")[0]

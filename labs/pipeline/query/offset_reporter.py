@@ -1,14 +1,12 @@
-"""Tells Kafka how far the query has come, so that any lag tool can see it.
+"""Commits the query's progress to a consumer group of Kafka, so that any lag tool can show it.
 
-After each completed batch the source offsets at which it ended are committed under a group name, as Kafka's own
-consumers do: `kafka-consumer-groups --describe --group GROUP` then shows a lag. It is for watching only. Spark
-starts again from its checkpoint and reads none of this, so a report that fails, comes late or is overwritten
-changes no result.
+After each completed batch it commits the batch's end offsets in the source under a group name, as Kafka's own consumers
+do: `kafka-consumer-groups --describe --group GROUP` then shows a lag. Spark restarts from its checkpoint and never
+reads these offsets, so a report that fails, comes late or is overwritten changes no result.
 
     spark.streams.addListener(OffsetReporter("ip-count", bootstrap_servers="127.0.0.1:9092"))
 
-Where it stops: Kafka sources of this session's queries; a group that has consumers of its own cannot be used.
-Take another name than the sink's: the group of that name holds the sink's marker, and no lag.
+Limitations: Kafka sources of this session's queries; a group that has consumers of its own cannot be used.
 """
 
 from __future__ import annotations
@@ -29,21 +27,21 @@ from pyspark.sql.streaming.listener import (
     SourceProgress,
 )
 
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin
+from labs.equipment.waiting import eventually
 
 log = logging.getLogger(__name__)
 
 
 class ReportRefused(RuntimeError):
-    """Kafka did not take the offsets."""
+    """Kafka did not accept the offsets."""
 
 
 class OffsetReporter(StreamingQueryListener):
     """Commits the end offsets of each completed batch to the group.
 
     With several queries in the session, give each a reporter of its own and name the query (`queryName`).
-    `reports` and `failures` count; `tell` is given a sentence when reports begin to fail, not for each.
+    `reports` and `failures` are counters. `tell` is called with a sentence when reports begin to fail, not for each.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class OffsetReporter(StreamingQueryListener):
         self._failing = False
 
     def wait_for(self, reports: int, timeout: float = 60) -> None:
-        """Wait until so many reports were made: one comes a moment after its batch. Raises TimeoutError."""
+        """Wait until there were so many reports: a report comes a moment after its batch. Raises TimeoutError."""
         eventually(lambda: self.reports >= reports, timeout)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -71,7 +69,7 @@ class OffsetReporter(StreamingQueryListener):
         try:
             self._report({at: end for source in progress.sources for at, end in ends_of_batch(source).items()})
         except Exception as error:
-            # Nothing may depend on this, least of all the query.
+            # A report that fails must not fail the query.
             self.failures += 1
             if not self._failing:
                 self._tell(
@@ -106,7 +104,7 @@ class OffsetReporter(StreamingQueryListener):
 
 
 def ends_of_batch(source: SourceProgress) -> dict[TopicPartition, int]:
-    """Return where a batch ended in each partition: nothing for a source that is not Kafka."""
+    """Return the end offset of a batch in each partition; nothing for a source that is not Kafka."""
     if not source.description.startswith("Kafka") or not source.endOffset:
         return {}
     return {

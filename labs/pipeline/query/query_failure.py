@@ -1,11 +1,11 @@
-"""Why a streaming query ended, in one line: what went wrong first, and not all that Spark made of it."""
+"""Says in one line why a streaming query ended: the first cause, without Spark's messages around it."""
 
 from __future__ import annotations
 
 import re
 
-# The end of a Python traceback: what a foreachBatch function raised. What py4j and pyspark raise only passes on
-# what Spark said, so that is looked for in the whole text.
+# The end of a Python traceback: what a foreachBatch function raised. Errors of py4j and pyspark only pass on what Spark
+# said, so for them the whole text is searched.
 RAISED = re.compile(r"^(?:([\w.]+)\.)?(\w+)(?:: (.*))?$", re.MULTILINE)
 MESSENGERS = ("py4j", "pyspark")
 
@@ -49,7 +49,7 @@ def why(error: BaseException | None) -> str:
 
 
 def _behind(error: BaseException | None) -> BaseException | None:
-    """Return what Spark's driver was told by another part of Spark, where that is all that the error passes on."""
+    """Return the error that Spark's awaitResult wraps, or the error itself if that has not wrapped it."""
     cause = error
     while cause is not None and "Exception thrown in awaitResult" in str(cause).partition("\n")[0]:
         cause = getattr(cause, "_cause", None)

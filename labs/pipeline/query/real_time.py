@@ -1,6 +1,6 @@
-"""A query for Spark's Real-Time Mode: each access of the log is reported on its own, as a result with count 1.
+"""A query for Spark's Real-Time Mode: each access of the log becomes a result of its own, with count 1.
 
-Real-Time Mode of Spark 4.2 knows no state, so nothing is counted over time.
+Real-Time Mode of Spark 4.2 has no state, so the query counts nothing over time.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ def report_each(records: DataFrame) -> DataFrame:
 def start_real_time(
     rows: DataFrame, sink: SupportsProcess, checkpoint: str, epoch: str = "5 seconds"
 ) -> StreamingQuery:
-    """Start writing `rows` through `sink`, an object for `foreach`, in Real-Time Mode with epochs so long."""
-    return _real_time(rows, checkpoint, epoch).foreach(sink).start()
+    """Start writing `rows` through `sink`, an object for `foreach`, in Real-Time Mode with epochs of this length."""
+    return real_time_writer(rows, checkpoint, epoch).foreach(sink).start()
 
 
 def start_sparks_own(
     rows: DataFrame, bootstrap_servers: str, topic: str, checkpoint: str, epoch: str = "5 seconds"
 ) -> StreamingQuery:
-    """Start writing `rows` through Spark's own Kafka sink, in Real-Time Mode with epochs so long."""
-    writer = _real_time(rows.select("key", "value"), checkpoint, epoch).format("kafka").option("topic", topic)
+    """Start writing `rows` through Spark's own Kafka sink, in Real-Time Mode with epochs of this length."""
+    writer = real_time_writer(rows.select("key", "value"), checkpoint, epoch).format("kafka").option("topic", topic)
     return writer.option("kafka.bootstrap.servers", bootstrap_servers).start()
 
 
-def _real_time(rows: DataFrame, checkpoint: str, epoch: str) -> DataStreamWriter:
+def real_time_writer(rows: DataFrame, checkpoint: str, epoch: str) -> DataStreamWriter:
+    """Return a writer of `rows` in Real-Time Mode, without a sink."""
     writer = rows.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
     return writer.trigger(realTime=epoch)  # type: ignore[call-overload]  # pyspark's overloads do not have it yet

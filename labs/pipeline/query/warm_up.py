@@ -1,8 +1,8 @@
-"""Warm a session up: do without Kafka what the first batches of the count will do, so that they do it faster.
+"""Warm up a session: run without Kafka what the first batches of the count will run, so that they are faster.
 
-A JVM's first micro-batch takes seconds, most of them for classes that are loaded and code that is compiled. Guarantee:
-no connection is made, and what is written is in a temporary directory of its own. Where it stops: what only a real
-Kafka can teach, such as how the source asks for offsets, is loaded here and not run.
+A JVM's first micro-batch takes seconds, most of them to load classes and compile code. Guarantee: it opens no
+connection, and writes only to a temporary directory of its own. Limitations: code that needs a real Kafka, such as the
+source's request for offsets, is only loaded, not run.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exactly_once_kafka.kafka_rows import KafkaBatches, kafka_rows
+from exactly_once_kafka.kafka_rows import BatchRows, kafka_rows
 from exactly_once_kafka.query import RunningQuery
 from labs.pipeline.query.ip_count import count_ips, start_query
 
-ROUNDS = 3  # each starts the query anew from its checkpoint, as a restart does
-# What the source asks Kafka with, in the order in which it does.
+ROUNDS = 3  # each starts the query again from its checkpoint, as a restart does
+# The classes of the Kafka source, in the order in which it uses them.
 KAFKA_CLASSES = (
     "org.apache.spark.sql.kafka010.KafkaMicroBatchStream",
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin",
@@ -32,7 +32,7 @@ KAFKA_CLASSES = (
 
 
 def warm_up(spark: SparkSession, enough: Callable[[], bool] = lambda: False) -> None:
-    """Run the query on made-up records, and load the classes of the Kafka source; end early if it is `enough`."""
+    """Run the query on made-up records, and load the classes of the Kafka source; stop when `enough()` is true."""
     for step in _steps(spark):
         if enough():
             return
@@ -48,7 +48,7 @@ def _steps(spark: SparkSession) -> Iterator[Callable[[], object]]:
 
 
 def load_kafka_classes(spark: SparkSession) -> None:
-    """Load what the source asks Kafka with; return when it is initialised, also where a query is doing so right now."""
+    """Load the classes of the Kafka source, and return when they are initialised, here or by a query at this moment."""
     for name in KAFKA_CLASSES:
         _load(spark, name)
 
@@ -79,9 +79,9 @@ def _made_up(spark: SparkSession) -> DataFrame:
 
 
 def _as_a_sink(rows: DataFrame, batch_id: int) -> None:
-    """Do with a batch what the exactly-once sink does, without Kafka."""
+    """Do what the exactly-once sink does with a batch, without Kafka."""
     query = RunningQuery(rows)
     query.plan(batch_id)
     query.stopped()
-    for batch in kafka_rows(KafkaBatches(rows, "none"), "none"):
+    for batch in kafka_rows(BatchRows(rows, "none"), "none"):
         list(batch)

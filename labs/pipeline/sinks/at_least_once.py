@@ -1,7 +1,7 @@
-"""The at-least-once sink: Spark's own Kafka writer, with nothing that would recognise a batch it wrote before.
+"""The at-least-once sink: Spark's own Kafka writer, which does not recognise a batch that it wrote before.
 
-Guarantee: every row of a batch is acknowledged by Kafka before the batch counts as done.
-Where it stops: a batch that failed, or whose success Spark did not get to note, is written again in full.
+Guarantee: Kafka acknowledges every row of a batch before the batch counts as done.
+Limitations: a batch that failed, or whose success Spark did not get to note, is written again in full.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from labs.pipeline.records import SINK_TOPIC
 class AtLeastOnceKafkaSink:
     """A foreachBatch function that writes each micro-batch with Spark's Kafka writer.
 
-    `points` is called at its fault points. With `halves`, a batch is written in two, so that there is a moment,
-    `mid_transaction`, when half of its rows are in Kafka; Spark's writer alone has none that is the same every time.
+    `points` is called at its fault points. With `halves`, it writes a batch in two halves, with the point `mid_rows` in
+    between; Spark's writer alone has no such point that is the same every time.
     `options` are Kafka producer settings by their own names, with `_` for `.`.
     """
 
@@ -37,7 +37,7 @@ class AtLeastOnceKafkaSink:
         self._options |= {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        self.points("before_write", batch_id)
+        self.points("before_rows", batch_id)
         rows = rows.withColumn("headers", _headers(batch_id))
         if self.halves:
             self._write_in_halves(rows, batch_id)
@@ -54,7 +54,7 @@ class AtLeastOnceKafkaSink:
         rows = rows.coalesce(1).withColumn("half", F.monotonically_increasing_id() % 2).persist()
         try:
             self._write(rows.where("half = 0").drop("half"))
-            self.points("mid_transaction", batch_id)
+            self.points("mid_rows", batch_id)
             self._write(rows.where("half = 1").drop("half"))
         finally:
             rows.unpersist()

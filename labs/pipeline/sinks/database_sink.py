@@ -1,17 +1,17 @@
-"""The database sink: results and batch id in one database transaction. Kafka has no part in it.
+"""The database sink: results and batch id in one database transaction, without Kafka.
 
     sink = DatabaseSink("ip-count", "sqlite:///results.db")
     ip_count.start_query(ip_count.count_ips(records), sink, checkpoint)
 
 Guarantee: the same as the exactly-once Kafka sink's. Each micro-batch's rows become visible exactly once, all
-together or not at all, however often the query crashes and restarts from its checkpoint. Every reader gets that,
-at every isolation level but read uncommitted: there is nothing that it has to set.
+together or not at all, however often the query crashes and restarts from its checkpoint. That holds for every reader,
+at every isolation level except read uncommitted; a reader need not set anything.
 
-Where it stops: one database, which holds both the results and the marker; the checkpoint must survive; a driver
-that hangs in the middle of a batch may hold locks until the database disconnects it (SQLite admits no other
-writer in the meantime, and the batch of the next driver fails after 5 s and is repeated). A second part of a batch, or
-a second table under one name, is refused as long as both are given the same file or URL; a server of two addresses is
-not known as one.
+Limitations: one database, which holds both the results and the marker; the checkpoint must survive; a driver that hangs
+in the middle of a batch may hold locks until the database disconnects it (SQLite admits no other writer in the
+meantime, and the batch of the next driver fails after 5 s and is repeated). The sink refuses a second part of a batch,
+or a second table under one name, only if both come with the same file or URL: it does not recognise a server by two
+addresses.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import (
@@ -39,7 +40,6 @@ from sqlalchemy import (
     inspect,
     or_,
     select,
-    text,
     update,
 )
 from sqlalchemy.exc import (
@@ -52,10 +52,10 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from exactly_once_kafka.batch import Batch, Marker
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from exactly_once_kafka.points import Points, pass_by
-from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, chunks
+from exactly_once_kafka.protocol import Batch, Marker, Step
+from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, TransportOutsideKafka, chunks
 from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
 
 ROWS_PER_STATEMENT = 10_000
@@ -63,7 +63,7 @@ NOT_YET = ("42501", "42P01")  # PostgreSQL's states for a missing privilege, and
 OWN = ("batch_id", "attempt")  # columns that the sink fills itself
 
 METADATA = MetaData()
-# No unique key: it would turn a duplicate into an error, and the point is that there is none.
+# No unique key: with one, the database would prevent duplicates, and not the sink.
 IP_COUNT = Table(
     "ip_count",
     METADATA,
@@ -79,20 +79,20 @@ MARKERS = Table(
     Column("sink", String, primary_key=True),
     Column("batch_id", BigInteger, nullable=False),
     Column("query_id", String, nullable=False),
-    Column("plan", String),  # NULL where an older version of the sink wrote the marker
+    Column("plan", String, nullable=False),
 )
 
 
 class DatabaseSink(SinkOutsideKafka):
     """A foreachBatch function that publishes each micro-batch exactly once.
 
-    `name` identifies the sink for good: no two queries may share it in one database, and no restart may change
-    it. `url` is SQLAlchemy's. Rows have a `value` column, as for the Kafka sinks: a JSON object with the columns
-    of `table`, to which the sink adds batch_id and attempt; a field that is not there is NULL, or the column's default.
-    A row that the table cannot hold exactly is refused, as `table_rows` says. Missing tables are made.
+    `name` must be unique in the database and must never change. `url` is SQLAlchemy's. Rows have a `value` column, as
+    for the Kafka sinks: a JSON object with the columns of `table`, to which the sink adds batch_id and attempt; a
+    missing field is NULL, or the column's default. A row that the table cannot hold exactly is refused, as `table_rows`
+    says. Missing tables are created.
 
-    Raises, inside the query: SinkRefused where going on could lose or double rows, or a row cannot be stored;
-    BatchFailed where the batch failed and a restart of the query will repeat it.
+    Raises, inside the query: SinkRefused if going on could lose or duplicate rows, or if a row cannot be stored;
+    BatchFailed if the batch failed and a restart of the query repeats it.
     """
 
     def __init__(self, name: str, url: str, table: Table = IP_COUNT, *, points: Points = pass_by):
@@ -107,80 +107,59 @@ class DatabaseSink(SinkOutsideKafka):
         self.goes_to = f"table {table.fullname!r}"
 
     def place(self) -> tuple[str, ...]:
-        """Return the database, as far as its URL tells, and the name."""
+        """Return the database, by its URL, and the name."""
         url = self.engine.url
         if url.get_backend_name() == "sqlite":
             return "database", str(_file_of(url).resolve()), self.name
         return "database", str(url.set(query={})), *map(str, sorted(url.query.items())), self.name
 
-    def read_marker(self, batch: Batch) -> Marker | None:
-        try:
-            if not self._made_tables:
-                self._make_tables()
-            with self.engine.connect() as connection:
-                found = connection.execute(select(MARKERS).where(MARKERS.c.sink == self.name)).one_or_none()
-        except SQLAlchemyError as error:
-            raise self._failed(batch, error) from error
+    def transport(self, batch: Batch, values: Iterable[str], execute: Callable[[], object]) -> DatabaseTransport:
+        return DatabaseTransport(self, batch, values, execute)
+
+    def read_marker(self) -> Marker | None:
+        """Return the marker; create the tables first if they are missing. Raises SQLAlchemyError."""
+        if not self._made_tables:
+            self._make_tables()
+        with self.engine.connect() as connection:
+            found = connection.execute(select(MARKERS).where(MARKERS.c.sink == self.name)).one_or_none()
         return Marker(found.batch_id, found.query_id, found.plan) if found else None
 
     def _make_tables(self) -> None:
         MARKERS.create(self.engine, checkfirst=True)
         self.table.create(self.engine, checkfirst=True)
-        if "plan" not in [column["name"] for column in inspect(self.engine).get_columns(MARKERS.name)]:
-            with self.engine.begin() as connection:  # an older version of the sink made it
-                connection.execute(text(f"ALTER TABLE {MARKERS.name} ADD COLUMN plan VARCHAR"))
         self._check_columns()
         self._made_tables = True
 
     def _check_columns(self) -> None:
-        """Raise SinkRefused if the table is another one than the sink was given, as an older version of it."""
+        """Raise SinkRefused if the table in the database lacks columns, as an older version of it may."""
         columns = inspect(self.engine).get_columns(self.table.name, self.table.schema)
-        # To some databases case is one, to others not.
+        # Some databases ignore the case of names, others do not.
         found = {column["name"].lower(): column["type"] for column in columns}
         if missing := [column.name for column in self.table.columns if column.name.lower() not in found]:
             raise SinkRefused(
-                f"sink {self.name!r} refuses to write: table {self.table.fullname!r} is in the database without "
-                f"{', '.join(map(repr, missing))}. Add the columns (ALTER TABLE), and restart the query"
+                f"sink {self.name!r} refuses to write: table {self.table.fullname!r} in the database has no column "
+                f"{', '.join(map(repr, missing))}. Add what is missing (ALTER TABLE), and restart the query"
             )
         self._rows.stored_as(found)
 
-    def write(self, values: Iterable[str], batch: Batch) -> None:
-        self.points("before_write", batch.batch_id)
-        try:
-            with self.refusing_rows(batch), self._rejecting(), self.engine.begin() as transaction:
-                self._write_rows(transaction, values, batch)
-                self._move_marker(transaction, batch)
-                self.points("before_commit", batch.batch_id)
-                self.may_be_done()
-        except SQLAlchemyError as error:
-            raise self._failed(batch, error) from error
-        self.points("after_commit", batch.batch_id)
-
-    def _write_rows(self, transaction: Connection, values: Iterable[str], batch: Batch) -> None:
+    def write_rows(
+        self, transaction: Connection, values: Iterable[str], batch: Batch, in_rows: Callable[[], object]
+    ) -> None:
+        """Insert the rows; call `in_rows` after the first of them. Raises SQLAlchemyError, _Rejected, ValueError."""
         tags = {"batch_id": batch.batch_id, "attempt": uuid.uuid4().hex[:8]}
         for number, chunk in enumerate(chunks(numbered(values, self._rows), ROWS_PER_STATEMENT)):
             for rows in alike({**row, **tags} for _, row in chunk):
                 try:
                     transaction.execute(insert(self.table), rows)
                 except (SQLAlchemyError, OverflowError, TypeError, ValueError) as error:
-                    if not _is_for_good(error):
+                    if not _is_permanent(error):
                         raise
                     raise _Rejected(error, rows) from error
             if number == 0:
-                self.points("mid_transaction", batch.batch_id)
+                in_rows()
 
-    @contextlib.contextmanager
-    def _rejecting(self) -> Iterator[None]:
-        """Say, once the transaction is rolled back, which row it is that the database rejects. Raises ValueError."""
-        try:
-            yield
-        except _Rejected as rejected:
-            row, said = self._first_rejected(rejected.rows) or ("a row", rejected.error)
-            why = " ".join(str(getattr(said, "orig", None) or said).split()).rstrip(".")
-            raise ValueError(f"the database rejects {row}: {why}") from rejected.error
-
-    def _first_rejected(self, rows: list[Row]) -> tuple[str, Exception] | None:
-        """Insert row by row, to no effect, and return the first that is rejected; None if only all together are."""
+    def first_rejected(self, rows: list[Row]) -> tuple[str, Exception] | None:
+        """Insert row by row, roll back, and return the first row that is rejected; None if each alone is accepted."""
         with contextlib.suppress(DBAPIError), self.engine.connect() as connection, connection.begin() as transaction:
             try:
                 for row in rows:
@@ -193,10 +172,10 @@ class DatabaseSink(SinkOutsideKafka):
                 transaction.rollback()
         return None
 
-    def _move_marker(self, transaction: Connection, batch: Batch) -> None:
-        """Set the marker to this batch if it stands at the one before, or, behind a gap without rows, at its plan.
+    def move_marker(self, transaction: Connection, batch: Batch) -> None:
+        """Set the marker to this batch if it is at the batch before, or, after a gap without rows, at that one's plan.
 
-        Raises BatchFailed if somebody moved it. It comes last, since it keeps other drivers waiting from here to the
+        Raises BatchFailed if another driver has moved it. It comes last, since other drivers wait from here to the
         commit.
         """
         now = {"batch_id": batch.batch_id, "query_id": batch.query_id, "plan": batch.plan}
@@ -220,15 +199,66 @@ class DatabaseSink(SinkOutsideKafka):
         if moved != 1:
             raise overtaken
 
-    def _failed(self, batch: Batch, error: SQLAlchemyError) -> BatchFailed | SinkRefused:
-        if isinstance(error, DBAPIError) and _is_for_good(error):
+
+class DatabaseTransport(TransportOutsideKafka):
+    """Takes the steps of one batch, in one transaction of the database."""
+
+    def __init__(self, sink: DatabaseSink, batch: Batch, values: Iterable[str], execute: Callable[[], object]):
+        super().__init__(batch, values, execute, sink.in_rows(batch))
+        self._sink = sink
+        self._connection: Connection | None = None  # with the open transaction
+
+    def take(self, step: Step) -> Any:
+        try:
+            return super().take(step)
+        except SQLAlchemyError as error:
+            raise self._failed(error) from error
+
+    def read_marker(self) -> Marker | None:
+        return self._sink.read_marker()
+
+    def _transaction(self) -> Connection:
+        """Return the open transaction; begin it at the first call."""
+        if self._connection is None:
+            self._connection = self._sink.engine.connect()
+        return self._connection
+
+    def rows(self) -> bool:
+        try:
+            self._sink.write_rows(self._transaction(), self.values, self.batch, self.in_rows)
+        except _Rejected as rejected:
+            self._end()
+            row, said = self._sink.first_rejected(rejected.rows) or ("a row", rejected.error)
+            why = " ".join(str(getattr(said, "orig", None) or said).split()).rstrip(".")
+            raise ValueError(f"the database rejects {row}: {why}") from rejected.error
+        return True
+
+    def marker(self) -> None:
+        self._sink.move_marker(self._transaction(), self.batch)
+
+    def commit(self) -> None:
+        self._transaction().commit()
+        self._end()
+
+    def give_up(self, seconds: float) -> None:
+        with contextlib.suppress(SQLAlchemyError):  # otherwise the database rolls back
+            self._end()
+
+    def _end(self) -> None:
+        """Close the connection, which rolls back what is not committed."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _failed(self, error: SQLAlchemyError) -> BatchFailed | SinkRefused:
+        if isinstance(error, DBAPIError) and _is_permanent(error):
             return SinkRefused(
-                f"sink {self.name!r} refuses batch {batch.batch_id}: the database said: {error.orig}. No restart helps "
-                "before that is changed: change the table or its rules, or mend or filter the rows in the query, and "
-                "restart it; the batch is published once then"
+                f"sink {self._sink.name!r} refuses batch {self.batch.batch_id}: the database said: {error.orig}. No "
+                "restart helps before that is changed: change the table or its rules, or mend or filter the rows in "
+                "the query, and restart it; the batch is then published once"
             )
         return BatchFailed(
-            f"sink {self.name!r}, batch {batch.batch_id}: the database said: {error}. "
+            f"sink {self._sink.name!r}, batch {self.batch.batch_id}: the database said: {error}. "
             "Restart the query: the batch is repeated and published once"
         )
 
@@ -241,10 +271,10 @@ class _Rejected(Exception):
         self.error, self.rows = error, rows
 
 
-def _is_for_good(error: Exception) -> bool:
-    """Tell whether a row, or the table, is what is wrong, so that no restart would help.
+def _is_permanent(error: Exception) -> bool:
+    """Tell whether a row or the table is wrong, so that a restart alone does not help.
 
-    What is not granted, or not there, may be so in a moment: a restart makes a table that is missing.
+    A missing privilege may be granted in a moment, and a restart creates a missing table.
     """
     if not isinstance(error, DBAPIError):
         return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError)
@@ -255,7 +285,7 @@ def _is_for_good(error: Exception) -> bool:
 
 
 def _file_of(url: URL) -> Path:
-    """Return the file that is an SQLite database, also where it is named by a URI: file:results.db?uri=true."""
+    """Return the file of an SQLite database, also if a URI names it: file:results.db?uri=true."""
     name = url.database or ""
     return Path(unquote(urlsplit(name).path) if "uri" in url.query and name.startswith("file:") else name)
 

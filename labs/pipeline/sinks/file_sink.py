@@ -1,16 +1,19 @@
-"""The file sink: one file of JSON lines per micro-batch, and a manifest that says which files count.
+"""The file sink: one file of JSON lines per micro-batch, and a manifest that lists the files of published batches.
 
     directory/batch-7-1f0c55aa.jsonl     the rows, under a name that no other attempt at the batch has
-    directory/_manifest/7.json           batch 7 of this query is that file: its rows and its checksum
+    directory/_manifest/7.json           says that this file is batch 7 of the query, with its rows and its checksum
 
 1. Write the rows under a temporary name, sync them to disk, and give them their name in one step.
-2. Publish the manifest's entry in the same way. This is the commit: an entry is there whole or not at all, and
-   never replaced, so that of two drivers with the same batch one loses.
+2. Publish the manifest's entry in the same way. This is the commit: an entry is there as a whole or not at all, and is
+   never replaced, so that only one of two drivers can publish a batch.
 
-Guarantee: a reader who obeys the manifest (`read_files` in labs.evidence.readers) sees each batch exactly once,
-whole, and always in the same version. Files that no entry names are what a crash left behind, or not yet done.
-Where it stops: one local disk, or a network one with hard links; the checkpoint must survive; the manifest has a
+Guarantee: a reader that follows the manifest (`read_files` in labs.evidence.readers) sees each batch exactly once,
+complete, and always in the same version. Files that no entry names are left from a crash, or are not finished.
+Limitations: one local disk, or a network one with hard links; the checkpoint must survive; the manifest has a
 small file for every batch and is never compacted.
+
+`publish` writes a file that is there as a whole or not at all, whenever the process or the machine stops: the content
+is on disk before the name, and no file is ever replaced. An object store needs another way.
 """
 
 from __future__ import annotations
@@ -19,18 +22,50 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from pyspark.sql import DataFrame
-
-from exactly_once_kafka.batch import Batch, Marker
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from exactly_once_kafka.names import check_text
 from exactly_once_kafka.points import Points, pass_by
-from labs.pipeline.sinks.durable_file import publish
-from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka
+from exactly_once_kafka.protocol import Batch, Marker, Step
+from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, TransportOutsideKafka
+
+TEMPORARY = ".tmp"
+
+
+def publish(file: Path, lines: Iterable[str], midway: Callable[[], object] = lambda: None) -> None:
+    """Write the lines, each as it is, under a temporary name, and then give them the name `file` in one step.
+
+    `midway` is called when the first line is in the temporary file, even if it is the only one. Raises FileExistsError
+    if that file has been published before, OSError.
+    """
+    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
+    try:
+        with temporary.open("x", encoding="utf-8", newline="") as content:
+            for number, line in enumerate(lines):
+                content.write(line)
+                if number == 0:
+                    content.flush()
+                    midway()
+            content.flush()
+            os.fsync(content.fileno())
+        os.link(temporary, file)  # like a rename, but it never replaces a file
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(file.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Write the names in a directory to disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 MANIFEST = "_manifest"
 LONGEST = 255  # bytes of a name in a path, on all usual file systems
@@ -38,7 +73,7 @@ LONGEST = 255  # bytes of a name in a path, on all usual file systems
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the manifest: batch `batch_id` is the file of that name, with so many rows and that checksum."""
+    """An entry of the manifest: the file of batch `batch_id`, with its number of rows and its checksum."""
 
     batch_id: int
     query_id: str
@@ -46,15 +81,15 @@ class Entry:
     file: str
     rows: int
     sha256: str
-    plan: str | None = None  # where an older version of the sink wrote the entry
+    plan: str
 
 
 class FileSink(SinkOutsideKafka):
     """A foreachBatch function that publishes each micro-batch exactly once, in a directory of the query's own.
 
     Rows have a `value` column, as for the Kafka sinks: one line of text each. Raises, inside the query:
-    SinkRefused where going on could lose or double rows, or a row is no line; BatchFailed where the batch failed and a
-    restart of the query will repeat it.
+    SinkRefused if going on could lose or duplicate rows, or if a row is not one line; BatchFailed if the batch failed
+    and a restart of the query repeats it.
     """
 
     def __init__(self, directory: str | Path, *, points: Points = pass_by):
@@ -63,94 +98,111 @@ class FileSink(SinkOutsideKafka):
 
     @staticmethod
     def check_name(name: object) -> None:
-        """Raise ValueError if that can be no directory."""
+        """Raise ValueError if this cannot be a directory."""
         check_text("the directory", name)
         if too_long := [part for part in Path(str(name)).parts if len(os.fsencode(part)) > LONGEST]:
             raise ValueError(f"the directory has {too_long[0]!r} in its path; expected names of up to {LONGEST} bytes")
 
     def place(self) -> tuple[str, ...]:
-        """Return the directory, whichever of its paths was given."""
+        """Return the directory's real path."""
         return "directory", str(self.directory.resolve())
 
-    def read_marker(self, batch: Batch) -> Marker | None:
-        try:
-            (self.directory / MANIFEST).mkdir(parents=True, exist_ok=True)
-            last = max(batches(self.directory), default=None)
-            entry = None if last is None else read_entry(self.directory, last)
-        except OSError as error:
-            raise self._failed(batch, error) from error
-        except ValueError as error:
-            raise SinkRefused(f"sink {self.name!r} refuses batch {batch.batch_id}: {error}") from error
-        return Marker(entry.batch_id, entry.query_id, entry.plan) if entry else None
+    def transport(self, batch: Batch, values: Iterable[str], execute: Callable[[], object]) -> FileTransport:
+        return FileTransport(self.directory, batch, values, execute, self.in_rows(batch))
 
-    def drain(self, rows: DataFrame) -> None:
-        """Execute a batch that is done to nowhere, and clear away what failed attempts at it have left."""
-        super().drain(rows)
-        self._sweep(max(batches(self.directory)))
 
-    def write(self, values: Iterable[str], batch: Batch) -> None:
-        """Write a batch that is not committed yet: first the file, then the entry that names it. Raises BatchFailed."""
-        batch_id = batch.batch_id
-        self.points("before_write", batch_id)
-        self._close_gap(batch)
-        attempt = uuid.uuid4().hex[:8]
-        file, lines = _data_file(batch_id, attempt), _Lines(values)
+class FileTransport(TransportOutsideKafka):
+    """Takes the steps of one batch: rows and marker are files, and to give the marker its name is the commit."""
+
+    def __init__(
+        self,
+        directory: Path,
+        batch: Batch,
+        values: Iterable[str],
+        execute: Callable[[], object],
+        in_rows: Callable[[], object],
+    ):
+        super().__init__(batch, values, execute, in_rows)
+        self._directory = directory
+        self._entry: Entry | None = None
+
+    def take(self, step: Step) -> Any:
         try:
-            # Step 1. The file: whole, on disk, and of no account yet.
-            with self.refusing_rows(batch):
-                publish(self.directory / file, lines, midway=lambda: self.points("mid_transaction", batch_id))
-            self.points("before_commit", batch_id)
-            self.may_be_done()
-            # Step 2. The entry, which makes it count.
-            entry = Entry(batch_id, batch.query_id, attempt, file, lines.count, lines.sha256.hexdigest(), batch.plan)
-            publish(_entry_file(self.directory, batch_id), [json.dumps(asdict(entry)) + "\n"])
+            return super().take(step)
         except FileExistsError as error:
             raise BatchFailed(
-                f"sink {self.directory}, batch {batch_id}: another driver has published it meanwhile. If it is the "
-                "same query, end one of the two; the other goes on when it is restarted"
+                f"sink {self._directory}, batch {self.batch.batch_id}: another driver has published it meanwhile. If "
+                "it is the same query, end one of the two; the other goes on when it is restarted"
             ) from error
         except OSError as error:
-            raise self._failed(batch, error) from error
-        self.points("after_commit", batch_id)
-        self._sweep(batch_id)
+            raise BatchFailed(
+                f"sink {self._directory}, batch {self.batch.batch_id}: {type(error).__name__}: {error}. "
+                "Restart the query: the batch is repeated and published once"
+            ) from error
 
-    def _close_gap(self, batch: Batch) -> None:
-        """Publish what Spark added without rows when it repartitioned the state, so that no entry is missing."""
-        last = max(batches(self.directory), default=batch.batch_id - 1)
+    def read_marker(self) -> Marker | None:
         try:
-            for added in range(last + 1, batch.batch_id):
-                attempt, lines = uuid.uuid4().hex[:8], _Lines(())
-                publish(self.directory / f"batch-{added}-{attempt}.jsonl", lines)
-                entry = Entry(
-                    added,
-                    batch.query_id,
-                    attempt,
-                    f"batch-{added}-{attempt}.jsonl",
-                    lines.count,
-                    lines.sha256.hexdigest(),
-                    batch.previous_plan,
-                )
-                publish(_entry_file(self.directory, added), [json.dumps(asdict(entry)) + "\n"])
-        except OSError as error:
-            raise self._failed(batch, error) from error
+            (self._directory / MANIFEST).mkdir(parents=True, exist_ok=True)
+            last = max(batches(self._directory), default=None)
+            entry = None if last is None else read_entry(self._directory, last)
+        except ValueError as error:
+            raise SinkRefused(f"sink {str(self._directory)!r} refuses batch {self.batch.batch_id}: {error}") from error
+        return Marker(entry.batch_id, entry.query_id, entry.plan) if entry else None
 
-    def _sweep(self, batch_id: int) -> None:
-        """Delete what attempts at this batch have left that were not the one to succeed."""
-        keep = read_entry(self.directory, batch_id).file
+    def rows(self) -> bool:
+        """Write the file to disk. No reader uses it yet."""
+        self._close_gap()
+        self._entry = self._write_file(self.batch.batch_id, self.batch.plan, self.values, self.in_rows)
+        return True
+
+    def give_up(self, seconds: float) -> None:
+        """Do nothing: no reader uses a file that no entry names."""
+
+    def marker(self) -> None:
+        """Do nothing: the manifest's entry is marker and commit in one."""
+
+    def commit(self) -> None:
+        """Publish the manifest's entry, which publishes the file."""
+        assert self._entry is not None
+        self._publish_entry(self._entry)
+
+    def next_epoch(self) -> None:
+        self._sweep()
+
+    def drain(self) -> None:
+        super().drain()
+        self._sweep()
+
+    def _write_file(
+        self, batch_id: int, plan: str, values: Iterable[str], in_rows: Callable[[], object] = lambda: None
+    ) -> Entry:
+        attempt, lines = uuid.uuid4().hex[:8], _Lines(values)
+        file = _data_file(batch_id, attempt)
+        publish(self._directory / file, lines, midway=in_rows)
+        return Entry(batch_id, self.batch.query_id, attempt, file, lines.count, lines.sha256.hexdigest(), plan)
+
+    def _publish_entry(self, entry: Entry) -> None:
+        publish(_entry_file(self._directory, entry.batch_id), [json.dumps(asdict(entry)) + "\n"])
+
+    def _close_gap(self) -> None:
+        """Publish the batches without rows that Spark added when it repartitioned the state: entries have no gap."""
+        last = max(batches(self._directory), default=self.batch.batch_id - 1)
+        for added in range(last + 1, self.batch.batch_id):
+            plan = cast(str, self.batch.previous_plan)  # not None, since a gap comes after batch 0
+            self._publish_entry(self._write_file(added, plan, ()))
+
+    def _sweep(self) -> None:
+        """Delete the files of the attempts at the batch that failed."""
+        batch_id = self.batch.batch_id
+        keep = read_entry(self._directory, batch_id).file
         for pattern in (f"batch-{batch_id}-*", f".batch-{batch_id}-*", f"{MANIFEST}/.{batch_id}.json*"):
-            for file in self.directory.glob(pattern):
+            for file in self._directory.glob(pattern):
                 if file.name != keep:
                     file.unlink(missing_ok=True)
 
-    def _failed(self, batch: Batch, error: OSError) -> BatchFailed:
-        return BatchFailed(
-            f"sink {self.directory}, batch {batch.batch_id}: {type(error).__name__}: {error}. "
-            "Restart the query: the batch is repeated and published once"
-        )
-
 
 class _Lines:
-    """The values as lines, counted and summed up on their way to the disk."""
+    """Yields the values as lines; counts them and computes their checksum meanwhile."""
 
     def __init__(self, values: Iterable[str]):
         self._values, self.count, self.sha256 = values, 0, hashlib.sha256()
@@ -166,15 +218,15 @@ class _Lines:
 
 
 def batches(directory: Path) -> list[int]:
-    """Return which batches the manifest has, in order. Raises ValueError if one is missing: its rows would be."""
+    """Return the numbers of the batches in the manifest, in order. Raises ValueError if one is missing."""
     found = _listed(directory)
     if missing := set(range(len(found))) - set(found):
         found = _listed(directory)  # a directory that changes meanwhile may have been listed without an older entry
         missing = set(range(len(found))) - set(found)
     if missing:
         raise ValueError(
-            f"{directory / MANIFEST} has {len(found)} entries, up to {found[-1]}.json, and no {min(missing)}.json, "
-            "with which the rows of that batch are missing: restore it"
+            f"{directory / MANIFEST} has {len(found)} entries, up to {found[-1]}.json, and no {min(missing)}.json, so "
+            "the rows of that batch are missing: restore it"
         )
     return found
 
@@ -187,13 +239,13 @@ def _listed(directory: Path) -> list[int]:
 
 
 def read_entry(directory: Path, batch_id: int) -> Entry:
-    """Read the manifest's entry for a batch. Raises OSError, ValueError if it is none, or another batch's."""
+    """Read the manifest's entry for a batch. Raises OSError, ValueError if it is not one, or is another batch's."""
     file = _entry_file(directory, batch_id)
     text = file.read_text(encoding="utf-8")
     try:
         entry = Entry(**json.loads(text))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{file} is no entry of a manifest ({error}): restore it") from error
+        raise ValueError(f"{file} is not an entry of a manifest ({error}): restore it") from error
     if (entry.batch_id, entry.file) != (batch_id, _data_file(batch_id, entry.attempt)):
         raise ValueError(f"{file} is about batch {entry.batch_id} and {entry.file!r:.100}: restore it")
     return entry

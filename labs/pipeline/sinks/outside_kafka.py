@@ -1,25 +1,37 @@
-"""What the sinks outside of Kafka have in common: each keeps a batch marker of its own, next to the results."""
+"""The base classes of the sinks outside Kafka: each sink keeps a marker of its own next to the results."""
 
 from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.batch import Batch, BatchSink, Marker
-from exactly_once_kafka.kafka_rows import KafkaBatches, check_columns, kafka_rows
+from exactly_once_kafka.batch_sink import BatchSink
+from exactly_once_kafka.kafka_rows import BatchRows, check_columns, kafka_rows
+from exactly_once_kafka.protocol import Batch
+from exactly_once_kafka.transport import Transport, drain
 
 Value = TypeVar("Value")
 
 
-class SinkOutsideKafka(BatchSink):
-    """A sink whose place can hold rows and marker in one step: it reads the marker, and drains or writes.
+class TransportOutsideKafka(Transport):
+    """Takes the steps of one batch, at a place that needs no epochs: the commit fails if the marker has been moved."""
 
-    Rows have a `value` column, as for the Kafka sinks.
-    """
+    def __init__(
+        self, batch: Batch, values: Iterable[str], execute: Callable[[], object], in_rows: Callable[[], object]
+    ):
+        self.batch, self.values, self.in_rows = batch, values, in_rows
+        self._execute = execute
+
+    def drain(self) -> None:
+        self._execute()
+
+
+class SinkOutsideKafka(BatchSink):
+    """A sink whose place can publish rows and marker in one step. Rows have a `value` column, as for Kafka sinks."""
 
     causes = (
         "the checkpoint was deleted, or an older copy of it restored; another query writes to the same place; the "
@@ -30,40 +42,31 @@ class SinkOutsideKafka(BatchSink):
         with self._busy:
             batch = self.batch_of(rows, batch_id)
             with self.turn(batch, rows):
-                if self.is_done(batch):
-                    self.may_be_done()
-                    self.drain(rows)
-                else:
-                    self.write(values_of(rows), batch)
-        self.points("before_checkpoint", batch_id)
+                self.publish_values(batch, values_of(rows), lambda: drain(rows))
 
-    def is_done(self, batch: Batch) -> bool:
-        """Tell whether the batch was committed before. Raises SinkRefused, BatchFailed."""
-        return self.decide(self.read_marker(batch), batch)
+    def publish_values(self, batch: Batch, values: Iterable[str], execute: Callable[[], object]) -> None:
+        """Publish the values as that batch; if it is published already, `execute` its plan.
 
-    @abstractmethod
-    def read_marker(self, batch: Batch) -> Marker | None:
-        """Return which batch was committed last. Raises BatchFailed, which names the batch that comes now."""
-
-    @abstractmethod
-    def write(self, values: Iterable[str], batch: Batch) -> None:
-        """Write a batch that is not committed yet, and its marker, in one step. Raises BatchFailed, RowRefused.
-
-        Right before that step it calls `may_be_done`.
+        Raises SinkRefused, BatchFailed.
         """
+        self.publish(batch, self.transport(batch, values, execute))
+
+    @abstractmethod
+    def transport(self, batch: Batch, values: Iterable[str], execute: Callable[[], object]) -> Transport:
+        """Return the transport for this batch. Its steps raise SinkRefused, BatchFailed, ValueError for a row."""
 
 
 def values_of(rows: DataFrame) -> Iterator[str]:
     """Yield the `value` column, row by row as Spark computes them, as the Kafka sinks do. Raises ValueError."""
     check_columns(rows, topic="any")
-    for batch in kafka_rows(KafkaBatches(rows, topic="any"), topic="any"):
+    for batch in kafka_rows(BatchRows(rows, topic="any"), topic="any"):
         for _, value, *_ in batch:
             if value is None:
-                raise ValueError("a row's value is null: for this sink each row is a value")
+                raise ValueError("a row's value is null: this sink needs a value in each row")
             try:
                 yield value.decode()
             except UnicodeDecodeError as error:
-                raise ValueError(f"a row's value is no UTF-8: {value!r:.80}, {error.reason}") from None
+                raise ValueError(f"a row's value is not UTF-8: {value!r:.80}, {error.reason}") from None
 
 
 def chunks(values: Iterable[Value], size: int) -> Iterator[list[Value]]:

@@ -1,9 +1,9 @@
-"""A JSON object as a row of a table: each field as its column's type, exactly, or a ValueError that says why not.
+"""Turns a JSON object into a row of a table: each field exactly as its column's type, or a ValueError says why not.
 
-Fields are those that Spark's to_json writes: dates and timestamps as ISO text, binary as base64, a null by leaving the
-field out. What a column cannot hold exactly is refused: an unknown field, a decimal with more places than the column, a
-text with a NUL, parts of a second that it would round. Only a Float column takes the number that is nearest. A column
-that the database has with another type must hold the field, too. What else a database objects to, it says itself.
+Fields are those that Spark's to_json writes: dates and timestamps as ISO text, binary as base64, a null as a missing
+field. What a column cannot hold exactly is refused: an unknown field, a decimal with more places than the column, a
+text with a NUL, parts of a second that it would round. Only a Float column takes the nearest number. If the column has
+another type in the database, the field must fit that type, too. Everything else is left to the database to reject.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class TableRows:
         self._otherwise: dict[str, sa.types.TypeEngine[Any]] = {}
 
     def stored_as(self, types: dict[str, sa.types.TypeEngine[Any]]) -> None:
-        """Take the types that the database has for the columns, by their names in small letters.
+        """Note the types that the database has for the columns, by their names in lower case.
 
-        Where one differs from the table's, the database would round a number or change a text without a word.
+        If one differs from the table's, the database may silently round a number or change a text.
         """
         for name, column in self._columns.items():
             kind = types.get(name.lower(), column.type)
@@ -49,13 +49,14 @@ class TableRows:
                 self._otherwise[name] = kind
 
     def row(self, value: str) -> Row:
-        """Return what to insert for a value: the fields that are there. Raises ValueError."""
+        """Return the fields to insert for a value. Raises ValueError."""
         try:
             fields = _parsed(value)
             unknown = [name for name in fields if name not in self._columns]
             if unknown:
                 has = ", ".join(name for name in self._columns if name not in self._own)
-                raise ValueError(f"{', '.join(map(repr, unknown))} is no column of table {self._table.name!r}: {has}")
+                names = ", ".join(map(repr, unknown))
+                raise ValueError(f"{names} is not a column of table {self._table.name!r}, which has {has}")
             return {self._columns[name].key: self._converted(name, field) for name, field in fields.items()}
         except (ValueError, ArithmeticError, RecursionError) as error:
             raise ValueError(f"{error} (the row is {value!r:.{SHOWN}})") from None
@@ -64,12 +65,12 @@ class TableRows:
         column = self._columns[name]
         try:
             if name in self._own:
-                raise ValueError("no field, but a column that the sink fills itself")
+                raise ValueError("no such field, because the sink fills the column itself")
             if column.computed is not None or (column.identity is not None and column.identity.always):
-                raise ValueError("no field, but a column that the database fills itself")
+                raise ValueError("no such field, because the database fills the column itself")
             if field is None:
                 if not column.nullable:
-                    raise ValueError("a value, for the column is NOT NULL")
+                    raise ValueError("a value, because the column is NOT NULL")
                 return None
             converted = self._convert(column.type, field)
             if name in self._otherwise:
@@ -98,7 +99,7 @@ class TableRows:
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
-    """Group rows that have the same columns: an INSERT has those of its first row, and others get their default."""
+    """Group rows that have the same columns: an INSERT takes the columns of its first row for all of its rows."""
     groups: dict[frozenset[str], list[Row]] = {}
     for row in rows:
         groups.setdefault(frozenset(row), []).append(row)
@@ -108,7 +109,7 @@ def alike(rows: Iterable[Row]) -> list[list[Row]]:
 def _parsed(value: str) -> Row:
     fields = json.loads(value, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_each_once)
     if not isinstance(fields, dict):
-        raise ValueError("it is no JSON object, and each row is to be one")
+        raise ValueError("it is not a JSON object, and each row must be one")
     return fields
 
 
@@ -121,7 +122,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> Row:
 
 
 def _no_number(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number to JSON, nor to each database")
+    raise ValueError(f"{constant} is not a number in JSON, nor in every database")
 
 
 def _integer(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> int:
@@ -153,7 +154,7 @@ def _exact_float(number: Decimal, digits: int = DOUBLE) -> float:
     nearest = float(number)
     inexact = nearest in (float("inf"), float("-inf")) or Decimal(repr(nearest)) != number
     if inexact or (digits < DOUBLE and len(number.normalize().as_tuple().digits) > digits):
-        raise ValueError(f"a number of up to {digits} digits, for it is kept as a float here: let the column be a text")
+        raise ValueError(f"a number of up to {digits} digits, because it is stored as a float: make the column a text")
     return nearest
 
 
@@ -181,7 +182,7 @@ def _text(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> st
         raise ValueError("text without a NUL or a lone surrogate, which databases do not keep")
     longest = getattr(kind, "length", None)
     if longest and len(field.rstrip(" ")) <= longest < len(field) and dialect.name != "sqlite":
-        raise ValueError(f"text of up to {longest} characters, for blanks beyond that are cut off")
+        raise ValueError(f"text of up to {longest} characters, because blanks beyond that are cut off")
     return field
 
 
@@ -245,18 +246,18 @@ def _check_fraction(kind: Any, field: str) -> None:
 
 
 def _in_zone(kind: Any, time: Any, dialect: sa.Dialect) -> Any:
-    """Refuse a zone that the database would drop, and have one where it would guess."""
+    """Refuse a time zone that the database would drop, and require one that it would guess."""
     keeps = kind.timezone and dialect.name != "sqlite"
     if keeps and time.tzinfo is None:
         raise ValueError("a time with its zone, such as …Z or …+00:00")
     if not keeps and time.tzinfo is not None:
         why = "SQLite keeps none" if kind.timezone else "the column has none: cast it to timestamp_ntz"
-        raise ValueError(f"a time without a zone, for {why}")
+        raise ValueError(f"a time without a zone, because {why}")
     return time
 
 
 def _plain(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> Any:
-    """Return any JSON, with its numbers as Python has them."""
+    """Return any JSON value, with its numbers as Python's."""
     if isinstance(field, dict):
         return {_text(kind, name, dialect): _plain(kind, each, dialect) for name, each in field.items()}
     if isinstance(field, list):
@@ -266,7 +267,7 @@ def _plain(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> A
     return _text(kind, field, dialect) if isinstance(field, str) else field
 
 
-# Those before others that they are kinds of, too.
+# A subclass comes before its base class.
 CONVERT: dict[Any, Callable[..., Any]] = {
     sa.Integer: _integer,
     sa.Float: _float,
@@ -287,7 +288,7 @@ def _converter(kind: sa.types.TypeEngine[Any]) -> Callable[..., Any] | None:
 
 
 def _traits(kind: Any) -> tuple[Any, ...]:
-    """Return what decides which fields a type holds exactly."""
+    """Return the attributes that decide which fields a type holds exactly."""
     convert = _converter(kind)
     names = ("precision", "scale") if convert is _numeric else ("precision", "timezone")
     return convert, *(getattr(kind, name, None) for name in names if convert in (_numeric, _timestamp, _time))

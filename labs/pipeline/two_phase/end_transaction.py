@@ -2,19 +2,123 @@
 
 Guarantee: when `finish` returns, the outcome is durable at the coordinator; readers see it as soon as the
 coordinator has written it to every partition. Asking again for the same outcome changes nothing.
-Where it stops: a transaction that the broker has aborted is lost, and no request brings it back.
+Limitations: a transaction that the broker has aborted is lost, and no request brings it back.
+
+The request goes over a connection of its own; kafka-python's protocol classes write it and read the response. Plain
+text only, neither TLS nor SASL.
 """
 
 from __future__ import annotations
 
+import itertools
+import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar
 
 from kafka.errors import KafkaError, NoError, TransactionalIdNotFoundError, for_code
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from kafka.protocol.producer.transaction import EndTxnRequest, EndTxnResponse
 
-from labs.pipeline.two_phase.kafka_request import BrokerConnection, patiently, transaction_coordinator
 from labs.pipeline.two_phase.prepared import PreparedTransaction
+
+LENGTH = 4  # bytes in front of each message
+CLIENT_ID = "labs-two-phase"
+BETWEEN_RETRIES = 0.05  # seconds
+A_MOMENT, ANSWER = 0.5, 5.0  # seconds for one answer of a broker
+
+Answer = TypeVar("Answer")
+
+
+class BrokerConnection:
+    """A connection to the broker at `address` (host:port). Raises OSError whenever the broker cannot be reached."""
+
+    def __init__(self, address: str, timeout: float = ANSWER, client_id: str = CLIENT_ID):
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
+        self._responses: BinaryIO = self._socket.makefile("rb")
+        self._correlation_ids, self._client_id = itertools.count(), client_id
+
+    def ask(self, request: Any, response: type[Any], version: int) -> Any:
+        """Send a request in this version and return its response."""
+        request.with_header(correlation_id=next(self._correlation_ids), client_id=self._client_id)
+        self._socket.sendall(request.encode(version=version, header=True, framed=True))
+        length = self._responses.read(LENGTH)
+        content = self._responses.read(int.from_bytes(length, "big"))
+        if not content:
+            raise ConnectionError("the broker hung up instead of answering")
+        return response.decode(length + content, version=version, header=True, framed=True)
+
+    def features(self) -> dict[str, int]:
+        """Return the features that the cluster has enabled, each with its level, such as transaction.version: 2."""
+        return {feature.name: feature.max_version_level for feature in self._offers().finalized_features}
+
+    def newest_version(self, request: type[Any]) -> int:
+        """Return the newest version in which the broker takes such a request, -1 if in none."""
+        return next((each.max_version for each in self._offers().api_keys if each.api_key == request.API_KEY), -1)
+
+    def _offers(self) -> Any:
+        request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
+        return self.ask(request, ApiVersionsResponse, version=3)
+
+    def close(self) -> None:
+        self._responses.close()
+        self._socket.close()
+
+    def __enter__(self) -> BrokerConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def transaction_coordinator(bootstrap_servers: str, transactional_id: str) -> BrokerConnection:
+    """Connect to the broker that coordinates the transactions of this id. Raises OSError, KafkaError."""
+    found = _first_answer(bootstrap_servers, transactional_id)
+    if found.error_code:
+        raise for_code(found.error_code)(f"no coordinator for {transactional_id!r}: {found.error_message}")
+    return BrokerConnection(f"{found.host}:{found.port}")
+
+
+def _first_answer(bootstrap_servers: str, transactional_id: str) -> FindCoordinatorResponse:
+    """Ask each broker briefly, and then each for longer: a frozen broker accepts the connection and never answers."""
+    addresses = bootstrap_servers.split(",")
+    waits = (A_MOMENT, ANSWER) if len(addresses) > 1 else (ANSWER,)
+    for seconds, address in itertools.product(waits, addresses):
+        try:
+            with BrokerConnection(address, seconds) as broker:
+                request = FindCoordinatorRequest(key=transactional_id, key_type=CoordinatorType.TRANSACTION.value)
+                return broker.ask(request, FindCoordinatorResponse, version=3)
+        except OSError as error:
+            last = error
+    raise last
+
+
+def retry(attempt: Callable[[], Answer], timeout: float, doubt: str) -> Answer:
+    """Return the result of `attempt`, repeated for `timeout` seconds while it fails for a broker away, moving or busy.
+
+    Raises TimeoutError, which begins with `doubt` and names the last failure; other errors as they come.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return attempt()
+        except (KafkaError, OSError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            if time.monotonic() > deadline:
+                last = f"{type(error).__name__}: {error}"
+                raise TimeoutError(f"{doubt} after {timeout:g} s; the last try ended in {last}") from error
+        time.sleep(BETWEEN_RETRIES)
+
 
 COMMITTED, ABORTED = ("PrepareCommit", "CompleteCommit"), ("PrepareAbort", "CompleteAbort")
 
@@ -48,7 +152,7 @@ def finish(prepared: PreparedTransaction, commit: bool, bootstrap_servers: str, 
     Raises TransactionLost, FinishFailed; and TimeoutError when the outcome is not known.
     """
     doubt = f"whether {prepared.transactional_id} is {_participle(commit)} is not known (finish it again, at no risk)"
-    patiently(lambda: end_once(prepared, commit, bootstrap_servers), timeout, doubt)
+    retry(lambda: end_once(prepared, commit, bootstrap_servers), timeout, doubt)
 
 
 def end_once(prepared: PreparedTransaction, commit: bool, bootstrap_servers: str) -> None:
@@ -66,20 +170,20 @@ def end_once(prepared: PreparedTransaction, commit: bool, bootstrap_servers: str
             return
         if error.retriable:
             raise error(f"EndTxn of {prepared.transactional_id}: {error.description}")
-        _judge(prepared, commit, error, describe(prepared.transactional_id, coordinator))
+        _raise_unless_done(prepared, commit, error, describe(prepared.transactional_id, coordinator))
 
 
 def _end_txn_version(coordinator: BrokerConnection) -> int:
     """Return the version that Kafka's own clients would use.
 
-    From 5 on, EndTxn gives the producer a new epoch, which fences a preparer that only seemed dead. A cluster
-    without that feature must not get one: 4.3.1 refuses it and is then stuck with CONCURRENT_TRANSACTIONS.
+    From version 5 on, EndTxn gives the producer a new epoch, which fences a producer that only seemed dead. A cluster
+    without that feature must not get version 5: Kafka 4.3.1 refuses it and then always answers CONCURRENT_TRANSACTIONS.
     """
     return 5 if coordinator.features().get("transaction.version", 0) >= 2 else 4
 
 
 def describe(transactional_id: str, coordinator: BrokerConnection) -> TransactionState | None:
-    """Return what the coordinator knows of an id, None if nothing. Raises KafkaError, such as that it is loading."""
+    """Return the coordinator's state of an id, or None. Raises KafkaError, for example while the coordinator loads."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     [found] = coordinator.ask(request, DescribeTransactionsResponse, version=0).transaction_states
     error = for_code(found.error_code)
@@ -92,10 +196,10 @@ def describe(transactional_id: str, coordinator: BrokerConnection) -> Transactio
     )
 
 
-def _judge(
+def _raise_unless_done(
     prepared: PreparedTransaction, commit: bool, refusal: type[KafkaError], now: TransactionState | None
 ) -> None:
-    """Return if the transaction had ended as asked before; raise if it had ended otherwise."""
+    """Return if the transaction has ended as requested before; raise if it has ended otherwise."""
     refused = f"{prepared} cannot be {_participle(commit)}; Kafka answered {refusal.__name__}, because "
     if now is None:
         raise FinishFailed(f"{refused}it knows no transaction of that id: is this the cluster that it was prepared in?")

@@ -1,8 +1,8 @@
-"""Which transactions are open: asked only of coordinators that know.
+"""Lists the open transactions, once the coordinators have loaded their logs.
 
-A broker that has just come back answers before it has read its own log of transactions, and lists none. It says so
-only of a transactional id that it is asked about (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS). So ask for an id in
-each partition of that log first: where the coordinator says "no such id", it has read the partition.
+A broker that has just come back answers before it has read its transaction log, and lists no transactions. Only a
+request about one transactional id shows that (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS). So this asks for an id in
+each partition of that log first: a coordinator that answers "no such id" has read the partition.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from kafka.errors import TransactionalIdNotFoundError
 
 from labs.equipment.topics import admin
-from labs.pipeline.two_phase.end_transaction import describe
-from labs.pipeline.two_phase.kafka_request import patiently, transaction_coordinator
+from labs.pipeline.two_phase.end_transaction import describe, retry, transaction_coordinator
 from labs.pipeline.two_phase.prepared import PreparedTransaction
 
 TRANSACTION_LOG = "__transaction_state"
@@ -23,9 +22,9 @@ TRANSACTION_LOG = "__transaction_state"
 def lingering(bootstrap_servers: str, prefix: str, timeout: float = 60) -> list[PreparedTransaction]:
     """Return the transactions that are open now under transactional ids that begin with `prefix`.
 
-    Raises TimeoutError if the coordinators do not tell within `timeout` seconds, for example while they load.
+    Raises TimeoutError if the coordinators do not answer within `timeout` seconds, for example while they load.
     """
-    return patiently(lambda: _open_now(bootstrap_servers, prefix), timeout, "what is open is not known")
+    return retry(lambda: _open_now(bootstrap_servers, prefix), timeout, "what is open is not known")
 
 
 def _open_now(bootstrap_servers: str, prefix: str) -> list[PreparedTransaction]:
@@ -51,7 +50,7 @@ def _open_now(bootstrap_servers: str, prefix: str) -> list[PreparedTransaction]:
 
 
 def _one_per_partition(partitions: int) -> Iterator[str]:
-    """Yield a transactional id for each partition of the log of transactions."""
+    """Yield a transactional id for each partition of the transaction log."""
     missing = set(range(partitions))
     for number in itertools.count():
         if not missing:
@@ -63,7 +62,7 @@ def _one_per_partition(partitions: int) -> Iterator[str]:
 
 
 def partition_of(transactional_id: str, partitions: int) -> int:
-    """Return where Kafka keeps an id: `Utils.abs(id.hashCode()) % partitions`, in Java's 32-bit arithmetic."""
+    """Return the partition of an id: `Utils.abs(id.hashCode()) % partitions`, in Java's 32-bit arithmetic."""
     code = 0
     for unit in memoryview(transactional_id.encode("utf-16-le")).cast("H"):
         code = (31 * code + unit) & 0xFFFFFFFF

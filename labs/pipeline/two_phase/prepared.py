@@ -1,10 +1,10 @@
-"""Phase one: write everything and stop short of the commit.
+"""Phase one: write everything, and do not commit.
 
 A prepared transaction is three values: the transactional id, the producer id and its epoch. Its records are in
-Kafka, on disk and hidden; whoever has the three can commit or abort it (`end_transaction.finish`), long after
-the process that wrote it is gone.
+Kafka, on disk and hidden. Any process that has the three values can commit or abort it (`end_transaction.finish`), long
+after the process that wrote it has ended.
 
-Where it stops: the broker aborts it `transaction_timeout_ms` after it began, prepared or not, and so does the next
+Limitations: the broker aborts it `transaction_timeout_ms` after it began, prepared or not, and so does the next
 producer of the same transactional id: recover before you write again.
 """
 
@@ -23,7 +23,7 @@ from exactly_once_kafka.points import Points, pass_by
 
 @dataclass(frozen=True, order=True)
 class PreparedTransaction:
-    """All that it takes to finish a transaction."""
+    """The values that are needed to finish a transaction."""
 
     transactional_id: str
     producer_id: int
@@ -39,13 +39,13 @@ class PrepareFailed(RuntimeError):
 
 
 class PreparingProducer:
-    """A transactional producer for one transaction, which it can prepare and not commit.
+    """A producer for one transaction, which it prepares and does not commit.
 
         with PreparingProducer("sink-7", bootstrap_servers="127.0.0.1:9092") as producer:
             producer.send("topic", b"value")
             prepared = producer.prepare()
 
-    Leaving the block before `prepare` aborts the transaction, leaving it afterwards lets it be. `options` are
+    If the block ends before `prepare`, the transaction is aborted; afterwards it stays open. `options` are
     kafka-python's. `points` is called at the fault points, with their name and `number`. Raises KafkaError.
     """
 
@@ -82,13 +82,13 @@ class PreparingProducer:
     ) -> None:
         """Add a record to the transaction."""
         if self._prepared:
-            raise RuntimeError(f"{self.transactional_id} is prepared: what it holds must not change any more")
+            raise RuntimeError(f"{self.transactional_id} is prepared: no record can be added any more")
         self._sent.append(self._producer.send(topic, value, key, list(headers)))
 
     def prepare(self) -> PreparedTransaction:
-        """Wait until every record is acknowledged, and return what it takes to finish. Raises PrepareFailed."""
+        """Wait until every record is acknowledged, and return the prepared transaction. Raises PrepareFailed."""
         if not self._sent:
-            raise PrepareFailed(f"{self.transactional_id}: nothing was sent, and Kafka knows no empty transactions")
+            raise PrepareFailed(f"{self.transactional_id}: nothing was sent, and Kafka has no empty transactions")
         try:
             with contextlib.suppress(KafkaError):  # flush does not wait for the parts of a batch that had to be split
                 self._producer.flush()
@@ -98,7 +98,7 @@ class PreparingProducer:
             raise PrepareFailed(f"{self.transactional_id}: {type(error).__name__}: {error}") from error
         self._points("after_flush", self.number)
         if self._identity() != self._began_as:  # the client took a new epoch after an error, and lost what it had sent
-            raise PrepareFailed(f"{self.transactional_id}: the transaction was aborted and begun anew underneath")
+            raise PrepareFailed(f"{self.transactional_id}: the client aborted the transaction and began another one")
         self._prepared = True
         return self._began_as
 
@@ -110,7 +110,7 @@ class PreparingProducer:
         self._producer.close(timeout=5)  # kafka-python does not abort on close, as Kafka's Java client would
 
     def _identity(self) -> PreparedTransaction:
-        # No public name for it: to its own authors a transaction is the business of the producer that began it.
+        # kafka-python has no public name for this: there, only the producer that began a transaction ends it.
         now = self._producer._transaction_manager.producer_id_and_epoch
         return PreparedTransaction(self.transactional_id, now.producer_id, now.epoch)
 

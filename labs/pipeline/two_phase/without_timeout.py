@@ -1,9 +1,9 @@
 """Transactions that the broker never ends by itself: `enable2Pc` of KIP-939, which Kafka 4.3.1 has not released yet.
 
 A broker offers it with the settings UNRELEASED, and the transaction that such a producer prepares is open until
-somebody ends it. Where it stops: `keepPreparedTxn`, by which the restarted producer itself would take up what it had
-prepared, is refused with UNSUPPORTED_VERSION: who wants to finish keeps the three values, as `prepared` says. And
-what nobody finishes hides all that comes behind it from read_committed readers, for ever.
+somebody ends it. Limitations: the broker refuses `keepPreparedTxn`, by which the restarted producer would keep what it
+had prepared, with UNSUPPORTED_VERSION. So keep the three values, as `prepared` says. And a transaction that nobody
+finishes hides all later records from read_committed readers forever.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from kafka.errors import NoError, UnsupportedVersionError, for_code
 from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionState
 from kafka.protocol.producer.transaction import InitProducerIdRequest, InitProducerIdResponse
 
-from labs.pipeline.two_phase.kafka_request import patiently, transaction_coordinator
+from labs.pipeline.two_phase.end_transaction import retry, transaction_coordinator
 from labs.pipeline.two_phase.prepared import PreparedTransaction
 
 UNRELEASED = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 VERSION = 6  # of InitProducerId, the first with `enable2Pc`
-LONGEST = 60  # seconds that a coordinator may take to tell
+LONGEST = 60  # seconds that a coordinator may take to answer
 
 
 def init_without_timeout(producer: KafkaProducer) -> None:
@@ -41,7 +41,7 @@ def epoch_without_timeout(
 ) -> PreparedTransaction:
     """Return a new epoch, whose transactions do not time out, whatever `timeout_ms` says.
 
-    What the id has left open is aborted; with `keep_prepared` it would be kept, which the broker refuses so far.
+    Kafka aborts what the id has left open; with `keep_prepared` Kafka would keep it, but so far it refuses that.
     Raises KafkaError (UnsupportedVersionError for that), TimeoutError.
     """
     request = InitProducerIdRequest(
@@ -56,10 +56,10 @@ def epoch_without_timeout(
     def ask() -> PreparedTransaction:
         with transaction_coordinator(servers, transactional_id) as coordinator:
             if coordinator.newest_version(InitProducerIdRequest) < VERSION:
-                raise UnsupportedVersionError(f"this Kafka does not offer enable2Pc; it takes {UNRELEASED}")
+                raise UnsupportedVersionError(f"this Kafka does not offer enable2Pc; start it with {UNRELEASED}")
             answer = coordinator.ask(request, InitProducerIdResponse, version=VERSION)
         if (error := for_code(answer.error_code)) is not NoError:
             raise error()
         return PreparedTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
 
-    return patiently(ask, LONGEST, f"{transactional_id} has no epoch")
+    return retry(ask, LONGEST, f"{transactional_id} has no epoch")

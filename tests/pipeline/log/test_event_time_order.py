@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from labs.pipeline.log.event_time_order import BUFFER_BYTES, FAN_IN, SortFailed, in_event_time_order
+from labs.pipeline.log.replay import BUFFER_BYTES, FAN_IN, SortFailed, in_event_time_order
 
 
 def shuffled(accesses: int, times: int) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from labs.pipeline.query.acceptance import accepts
+from labs.pipeline.query.ip_count import accepts
 
 LATE = ("event_time", "5 seconds")
 

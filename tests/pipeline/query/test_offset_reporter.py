@@ -15,10 +15,10 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.points import BEFORE_CHECKPOINT
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.equipment.eventually import eventually
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
 from labs.equipment.topics import admin, end_offsets
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.readers.results import read_results

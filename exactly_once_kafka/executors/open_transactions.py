@@ -1,0 +1,395 @@
+"""A workaround for KAFKA-20734: Kafka can call a transaction complete and leave rows of it open.
+
+If a partition has no leader when a transaction ends, the coordinator of Kafka 4.3.1 treats it as deleted, and never
+tells it how the transaction ended. Its rows stay open until a later transaction of the same producer ends there, and
+are committed or aborted with that one: rows of an aborted attempt would become visible, and committed rows be lost.
+This module asks the partitions' leaders for such rows, and ends them as their transaction ended.
+
+Limitations: it cannot look at a partition that this user may not READ; nor, if the rows name their topics, at one that
+has no leader. If the driver dies, or the coordinator goes away for long, between the enrolment of committed rows and
+EndTxn, the rows are lost; between the new epoch and the enrolment, Kafka no longer knows whether they were committed,
+and the sink refuses the next batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException
+from kafka.errors import (
+    ConcurrentTransactionsError,
+    LeaderNotAvailableError,
+    NoError,
+    OperationNotAttemptedError,
+    TopicAuthorizationFailedError,
+    TransactionalIdNotFoundError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeTransactionsRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
+
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.errors import OutcomeUnknown
+from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.executors.coordinator import Coordinator
+from exactly_once_kafka.executors.record_batch import ProducerId
+from exactly_once_kafka.executors.settings import Encoding, for_executors
+from exactly_once_kafka.options import CHECK_SKIPPED, LOGGER
+
+Partition = tuple[str, int]
+Leaders = dict[Partition, int]  # node ids
+
+AT_ONCE = 20  # partitions in a request
+TO_DESCRIBE = DescribeProducersRequest.TopicRequest
+
+
+class OpenTransactionScanner:
+    """Finds the partitions in which a producer has a transaction open: in `topics`, or in all topics if `anywhere`.
+
+    Raises errors of kafka.errors, some of them retriable, and what `deadline` raises.
+    """
+
+    def __init__(self, topics: Iterable[str], anywhere: bool):
+        self._topics, self._anywhere = set(topics), anywhere
+        self._unseen = set[str]()  # topics that this user may not read
+
+    def of(
+        self,
+        producer_id: int,
+        cluster: Cluster,
+        partitions: Collection[Partition] | None,
+        deadline: Deadline,
+        itself: bool = False,
+    ) -> dict[Partition, int]:
+        """Return those of the partitions, or of all, in which the producer has a transaction open, and its epoch there.
+
+        `itself`: this client has written to the partitions, so the leaders that it knows can be asked.
+        """
+        leaders = self._known(cluster, partitions) if itself and partitions is not None else None
+        if leaders is None:
+            leaders = self._leaders(cluster, partitions, deadline)
+        seen = {each: leader for each, leader in leaders.items() if each[0] not in self._unseen}
+        try:
+            return {
+                (topic.name, each.partition_index): producer.producer_epoch
+                for answer in cluster.ask_all(_requests(seen), deadline)
+                for topic in answer.topics
+                for each in topic.partitions
+                if self._is_seen(topic.name, each)
+                for producer in each.active_producers
+                if producer.producer_id == producer_id and producer.current_txn_start_offset >= 0
+            }
+        except Exception:
+            cluster.refresh_metadata()  # the leaders may have changed
+            raise
+
+    def _known(self, cluster: Cluster, partitions: Collection[Partition]) -> Leaders | None:
+        """Return the leaders of the partitions by the last metadata; None if one of them is not known."""
+        leaders = {each: cluster.leader(*each) for each in partitions}
+        known = {each: leader for each, leader in leaders.items() if leader is not None}
+        return known if len(known) == len(leaders) else None
+
+    def _leaders(self, cluster: Cluster, partitions: Collection[Partition] | None, deadline: Deadline) -> Leaders:
+        """Request the leaders of the partitions, or of all. Partitions of deleted topics are left out.
+
+        So are those without a leader, unless they are in `partitions` or in `topics`: LeaderNotAvailableError then.
+        """
+        names = self._topics if partitions is None else {topic for topic, _ in partitions}
+        topics = [MetadataRequest.MetadataRequestTopic(name=each) for each in names]
+        everything = self._anywhere and partitions is None
+        request = MetadataRequest(topics=None if everything else topics, allow_auto_topic_creation=False)
+        leaders = Leaders()
+        for topic in cluster.ask(request, None, deadline).topics:
+            for each in topic.partitions:
+                partition = topic.name, each.partition_index
+                if topic.is_internal or not (partitions is None or partition in partitions):
+                    continue
+                if each.leader_id >= 0:
+                    leaders[partition] = each.leader_id
+                elif partitions is not None or topic.name in self._topics:
+                    raise LeaderNotAvailableError(f"no leader for {topic.name}-{each.partition_index}")
+        return leaders
+
+    def _is_seen(self, topic: str, partition: Any) -> bool:
+        error = for_code(partition.error_code)
+        if error is TopicAuthorizationFailedError:
+            if topic not in self._unseen:
+                LOGGER.warning(
+                    "not allowed to READ topic %r: cannot check whether Kafka left rows of a sink open there", topic
+                )
+            self._unseen.add(topic)
+        elif error is not NoError and (topic in self._topics or error is not UnknownTopicOrPartitionError):
+            raise error(f"{topic}-{partition.partition_index}: {error.description}")
+        return error is NoError
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """Return the numbers of the partitions of each topic."""
+    topics = defaultdict[str, list[int]](list)
+    for topic, partition in partitions:
+        topics[topic].append(partition)
+    return topics
+
+
+def _requests(leaders: Leaders) -> Iterator[tuple[int, DescribeProducersRequest]]:
+    """Yield requests grouped by leader, for few partitions each: an answer has all producers of the last day."""
+    led = defaultdict[int, list[Partition]](list)
+    for partition, leader in leaders.items():
+        led[leader].append(partition)
+    for leader, partitions in led.items():
+        for start in range(0, len(partitions), AT_ONCE):
+            topics = by_topic(partitions[start : start + AT_ONCE])
+            asked = [TO_DESCRIBE(name=topic, partition_indexes=numbers) for topic, numbers in topics.items()]
+            yield leader, DescribeProducersRequest(version=0, topics=asked)
+
+
+COMPLETE = {"CompleteCommit": True, "CompleteAbort": False, "Empty": None}  # was the last transaction committed?
+ENDING = ("PrepareCommit", "PrepareAbort")  # until it is complete
+AHEAD = {"CompleteCommit": 1, "CompleteAbort": 2}  # by how much, at most, the end has raised the producer's epoch
+BY_CLIENTS = 3  # version of AddPartitionsToTxn; later ones are for brokers alone
+TO_ENROL = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+
+
+class Last(NamedTuple):
+    """The last transaction of a transactional id. Its end may have raised the producer's epoch by up to `ahead`."""
+
+    producer: ProducerId
+    state: str
+    ahead: float = 0
+
+    @property
+    def committed(self) -> bool | None:
+        """Tell whether it was committed or aborted; None if it has not ended, or if Kafka no longer knows."""
+        return COMPLETE.get(self.state)
+
+
+class OpenTransactionRepair:
+    """Ends open transactions in the partitions of `topic` (None: of every topic) and the marker's. Thread-safe.
+
+    Raises KafkaException, TimeoutError, OutcomeUnknown, and what `deadline` raises.
+    """
+
+    def __init__(self, coordinator: Coordinator, topic: str | None):
+        self.coordinator = coordinator
+        topics = (topic, coordinator.marker_topic)
+        self._scanner = OpenTransactionScanner([each for each in topics if each is not None], anywhere=topic is None)
+        self._found: tuple[Last, list[Partition]] | None = None  # to be ended under the new epoch
+        self._lock = threading.RLock()
+
+    def supports_txn_v2(self, deadline: Deadline) -> bool:
+        """Tell whether the cluster gives the next epoch with the end of each transaction."""
+        with self._alone():
+            return self.coordinator.supports_txn_v2(deadline)
+
+    def fence(self, deadline: Deadline) -> ProducerId:
+        """Get a new epoch, which aborts an open transaction, and make sure that the last one has ended everywhere."""
+        with self._alone():
+            producer: ProducerId = self.coordinator.retry(lambda: self._fence(deadline), deadline)
+            if self._found:
+                producer = self._end(*self._found, producer, deadline)
+                self._found = None
+            return producer
+
+    def ensure_ended(self, deadline: Deadline, abort: bool = False) -> None:
+        """Make sure that the last complete transaction has ended in every partition, by a new epoch if necessary.
+
+        A transaction that is still open is left alone; with `abort`, a new epoch aborts it.
+        """
+
+        def is_left() -> bool:
+            last = self._last_at_rest(deadline)
+            if last is None or last.state not in COMPLETE:
+                return bool(last and abort)
+            if not self._open(last, None, deadline):
+                return False
+            return self._last(deadline) == last  # otherwise a new transaction has begun since
+
+        with self._alone():
+            if self.coordinator.retry(is_left, deadline):
+                self.fence(deadline.restarted())
+
+    def ended(
+        self,
+        producer: ProducerId,
+        committed: bool,
+        following: ProducerId,
+        deadline: Deadline,
+        wrote: Collection[Partition] | None = None,
+        itself: bool = False,
+    ) -> ProducerId:
+        """Make sure that the complete transaction of `producer` has ended in each partition that it `wrote` to.
+
+        Return the epoch to continue with: `following`, which its end gave, or a newer one if something was still open.
+        Without `wrote`, look everywhere. `itself`: this process wrote there, and so knows the leaders.
+        """
+        last = Last(producer, "CompleteCommit" if committed else "CompleteAbort")
+        partitions = None if wrote is None else {*wrote, (self.coordinator.marker_topic, 0)}
+        with self._alone():
+            found = self._remaining(last, partitions, deadline, itself)
+            return self._end(last, found, following, deadline) if found else following
+
+    def disconnect(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        with self._lock:
+            self.coordinator.disconnect()
+
+    def close(self) -> None:
+        """Close the connections for good."""
+        with self._lock:
+            self.coordinator.cluster.close()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock. After an error, disconnect: the next request begins with the bootstrap addresses."""
+        with self._lock:
+            try:
+                yield
+            except Exception:
+                self.coordinator.disconnect()
+                raise
+
+    def _fence(self, deadline: Deadline) -> ProducerId:
+        """Get a new epoch, and note what must be ended.
+
+        If a transaction is open, Kafka aborts it and answers with a retriable error.
+        """
+        last = self._last_at_rest(deadline)
+        if last and last.state in COMPLETE:
+            self._note(last, self._open(last, None, deadline))
+        deadline.has_time()  # raises if the query was stopped, which must not fence its next run
+        # Once something is found, wait for the answer: without it, it would no longer be known how to end that.
+        producer = self.coordinator.fence_once(Deadline(deadline.seconds) if self._found else deadline)
+        if last and last.state not in COMPLETE:
+            self._note(last, self._open(last, None, deadline))  # it has ended between the two requests
+        return producer
+
+    def _note(self, last: Last, found: list[Partition]) -> None:
+        """Note what must be ended, and how. If a new epoch has made Kafka forget how, keep what was noted before."""
+        if not found:
+            self._found = None
+        elif last.committed is not None:
+            self._found = last, found
+        elif not self._found or self._found[0].producer.id != last.producer.id:
+            raise OutcomeUnknown(_where(found))
+
+    def _end(self, last: Last, found: list[Partition], producer: ProducerId, deadline: Deadline) -> ProducerId:
+        """End the partitions that were found as `last` ended, and return the epoch that this gives.
+
+        The end of a transaction also ends what its producer has open in the enrolled partitions from before. No stop
+        of the query interrupts this, since Kafka would abort what is enrolled and not ended.
+        """
+        if producer.id != last.producer.id:
+            raise OutcomeUnknown(_where(found))
+        committed, deadline = bool(last.committed), Deadline(deadline.seconds)
+        how = "committed" if committed else "aborted"
+        while found:
+            name, where = self.coordinator.name, _where(found)
+            LOGGER.warning("sink %r: Kafka left rows open in %s that were %s: ending them", name, where, how)
+            self.coordinator.retry(functools.partial(self._enrol, found, producer, deadline), deadline)
+            producer = self.coordinator.end(producer, committed, deadline)
+            found = self._remaining(last, found, deadline)
+        return producer
+
+    def _remaining(
+        self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, itself: bool = False
+    ) -> list[Partition]:
+        """Return the partitions in which the transaction is open although it is complete."""
+
+        def remaining() -> list[Partition]:
+            if not self._open(last, partitions, deadline, itself):
+                return []
+            self._last_at_rest(deadline)
+            return self._open(last, partitions, deadline)
+
+        found: list[Partition] = self.coordinator.retry(remaining, deadline)
+        return found
+
+    def _enrol(self, partitions: list[Partition], producer: ProducerId, deadline: Deadline) -> None:
+        request = AddPartitionsToTxnRequest(
+            version=BY_CLIENTS,
+            v3_and_below_transactional_id=self.coordinator.name,
+            v3_and_below_producer_id=producer.id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[TO_ENROL(name=name, partitions=which) for name, which in by_topic(partitions).items()],
+        )
+        self.coordinator.ask_once(request, deadline, _why_not_enrolled)
+
+    def _last(self, deadline: Deadline) -> Last | None:
+        """Return the last transaction, or None if there was none, or so long ago that Kafka has forgotten it."""
+        request = DescribeTransactionsRequest(version=0, transactional_ids=[self.coordinator.name])
+        try:
+            answer = self.coordinator.ask_once(request, deadline, lambda said: [said.transaction_states[0].error_code])
+        except TransactionalIdNotFoundError:
+            return None
+        [state] = answer.transaction_states
+        name = state.transaction_state
+        return Last(ProducerId(state.producer_id, state.producer_epoch), name, AHEAD.get(name, math.inf))
+
+    def _last_at_rest(self, deadline: Deadline) -> Last | None:
+        """Return the last transaction. Raises ConcurrentTransactionsError while it is being ended."""
+        last = self._last(deadline)
+        if last and last.state in ENDING:
+            raise ConcurrentTransactionsError("the transaction is being ended")
+        return last
+
+    def _open(
+        self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, itself: bool = False
+    ) -> list[Partition]:
+        """Return the partitions, of these or of all, with `last` open. Raises OutcomeUnknown if an older one is."""
+        found = self._scanner.of(last.producer.id, self.coordinator.cluster, partitions, deadline, itself)
+        if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > last.ahead]:
+            raise OutcomeUnknown(_where(older))
+        return list(found)
+
+
+def repair_of(
+    name: str, settings: dict[str, Any], encoding: Encoding, marker_topic: str, topic: str | None
+) -> OpenTransactionRepair:
+    """Return the repair for a sink. `settings` are the producer's, by librdkafka's names.
+
+    Raises ValueError for one that kafka-python does not support.
+    """
+    timeout_ms = int(settings["transaction.timeout.ms"])
+    return OpenTransactionRepair(Coordinator(name, for_executors(settings), encoding, marker_topic, timeout_ms), topic)
+
+
+def ensure_transaction_ended(
+    name: str, settings: dict[str, Any], marker_topic: str, topic: str | None, deadline: Deadline, *, abort: bool
+) -> None:
+    """Make sure that the name's last transaction has ended, before librdkafka gets an epoch.
+
+    A new epoch makes Kafka forget how it ended. If kafka-python cannot connect, log a warning and skip this. Raises
+    what OpenTransactionRepair raises.
+    """
+    try:
+        repair = repair_of(name, settings, Encoding(), marker_topic, topic)
+    except ValueError as error:
+        LOGGER.warning(CHECK_SKIPPED, name, error)
+        return
+    with contextlib.closing(repair):
+        try:
+            supports_txn_v2 = repair.supports_txn_v2(deadline)
+        except KafkaException as error:
+            LOGGER.warning(CHECK_SKIPPED, name, error)
+            return
+        if supports_txn_v2:
+            repair.ensure_ended(deadline, abort)
+
+
+def _why_not_enrolled(answer: Any) -> list[int]:
+    """Return the error codes of an answer to AddPartitionsToTxn, last those of partitions that had none themselves."""
+    topics = answer.results_by_topic_v3_and_below
+    codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
+    return sorted(codes, key=lambda code: code == OperationNotAttemptedError.errno)
+
+
+def _where(partitions: Iterable[Partition]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in partitions)

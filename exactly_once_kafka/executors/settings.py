@@ -1,0 +1,112 @@
+"""Translates the sink's settings for executors, from librdkafka's names to kafka-python's and to an `Encoding`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from pyspark import cloudpickle
+
+from exactly_once_kafka.executors.record_batch import LARGEST
+from exactly_once_kafka.tokens import KeptToken, Token
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python comes without types
+    """Gets tokens from `oauth_cb(config)`. Tasks get a copy, with the driver's token.
+
+    Its repr is the same in every copy, and does not show the token.
+    """
+
+    def __init__(self, oauth_cb: Callable[[str], Token], config: str):
+        self._oauth_cb, self._config = oauth_cb, config
+        self._name = uuid.uuid4().hex
+
+    def token(self) -> str:
+        return str(self._oauth_cb(self._config)[0])
+
+    def extensions(self) -> dict[str, str]:
+        """Return the extensions of (token, expiry, principal, extensions), if the tuple has them."""
+        token = self._oauth_cb(self._config)
+        return dict(token[3] or {}) if len(token) > 3 else {}
+
+    def renew(self, of_task: TokenProvider) -> None:
+        """Take the token that a later task brings from the driver, if it expires later."""
+        if isinstance(self._oauth_cb, KeptToken) and isinstance(of_task._oauth_cb, KeptToken):
+            self._oauth_cb.renew(of_task._oauth_cb)
+
+    def __repr__(self) -> str:
+        return f"tokens {self._name}"
+
+
+NAMES = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+}
+OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm", "sasl.oauthbearer.config"}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return kafka-python's settings of a connection. Raises ValueError for one that it does not support."""
+    connection = {NAMES[key]: value for key, value in settings.items() if key in NAMES}
+    unknown = [key for key in settings if key.startswith(OF_LOGIN) and key not in UNDERSTOOD]
+    if unknown:
+        raise ValueError(f"executors cannot connect with {', '.join(unknown)}")
+    if (family := settings.get("broker.address.family", "any")) != "any":
+        raise ValueError(f"executors connect by any address family, and broker.address.family is {family!r}")
+    authority = connection.get("ssl_cafile")
+    if authority and (authority == "probe" or Path(authority).is_dir()):
+        raise ValueError(f"executors take certificates from a file, and ssl.ca.location is {authority!r}")
+    if connection.get("sasl_mechanism", "PLAIN") not in MECHANISMS:
+        raise ValueError(f"executors cannot log in by {connection['sasl_mechanism']}")
+    if connection.get("sasl_mechanism") == "OAUTHBEARER":
+        if "oauth_cb" not in settings:
+            raise ValueError("executors log in by OAUTHBEARER only with oauth_cb, or as a client with a secret (oidc)")
+        connection["sasl_oauth_token_provider"] = _provider(settings)
+    if "security_protocol" in connection:
+        connection["security_protocol"] = connection["security_protocol"].upper()
+    if str(settings.get("ssl.endpoint.identification.algorithm")).lower() == "none":
+        connection["ssl_check_hostname"] = False
+    return connection
+
+
+def _provider(settings: dict[str, Any]) -> TokenProvider:
+    provider = TokenProvider(settings["oauth_cb"], settings.get("sasl.oauthbearer.config", ""))
+    try:
+        cloudpickle.dumps(provider)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ValueError(f"oauth_cb cannot be sent to executors: {error}") from error
+    return provider
+
+
+PARTITIONERS = ("murmur2", "murmur2_random")
+
+
+class Encoding(NamedTuple):
+    """How record batches are made: of at most `largest` bytes before they are compressed, but of one row at least."""
+
+    largest: int = LARGEST
+    compression: str = "none"
+
+
+def encoding_of(settings: dict[str, Any]) -> Encoding:
+    """Return how to make record batches. Raises ValueError for a setting that executors cannot follow."""
+    partitioner = settings.get("partitioner", PARTITIONERS[0])
+    if partitioner not in PARTITIONERS:
+        raise ValueError(f"executors place keys as Java clients do (murmur2), not by partitioner {partitioner!r}")
+    bounds = [int(settings[name]) for name in ("message.max.bytes", "batch.size") if name in settings]
+    codecs = [str(settings[name]).lower() for name in ("compression.type", "compression.codec") if name in settings]
+    return Encoding(min([LARGEST, *bounds]), codecs[0] if codecs else "none")

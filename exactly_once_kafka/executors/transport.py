@@ -1,0 +1,306 @@
+"""Executors write their own rows in one transaction; the driver writes the marker and commits. Kafka 4.0 or later.
+
+The driver gets a producer id and an epoch, and gives both to the tasks. No client library accepts a producer id from
+elsewhere, so this package encodes the record batches. The driver itself writes, in the same way, a batch that is likely
+to be small, since passing rows to Python on the executors takes longer than writing them; and all batches if executors
+lack this library.
+
+Guarantee: `rows` succeeds only when each task ran once, wrote to partitions that no other task wrote to (Kafka numbers
+the records of a producer by partition), and has had every one of its rows acknowledged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import expr
+
+from exactly_once_kafka.arrow_rows import IN_MEMORY
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.errors import IncompleteWrite
+from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter
+from exactly_once_kafka.executors.placing import Batches, gathered, repartition_for_kafka
+from exactly_once_kafka.executors.record_batch import ProducerId
+from exactly_once_kafka.executors.report import (
+    AGAIN,
+    MISSING,
+    THREAD,
+    THREAD_OF_FIRST_ROW,
+    Report,
+    counted,
+    missing_in,
+    ran_again,
+    reporting,
+)
+from exactly_once_kafka.executors.write_task import WriteTask
+from exactly_once_kafka.kafka_rows import BatchRows, as_bytes
+from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.options import LOGGER
+from exactly_once_kafka.producer import TOO_OLD
+from exactly_once_kafka.protocol import Batch, Marker
+from exactly_once_kafka.query import RunningQuery
+from exactly_once_kafka.transport import KafkaTransport
+
+# The driver writes a run's first batch if it has at most so many rows. Their number is not known before, so Spark
+# computes up to one more; if there is one more, Spark computes the batch again for the executors.
+FIRST_FEW = 2000
+
+
+class NextBatch:
+    """Estimates the next batch by those before. The driver writes it if it is likely to have at most `few` rows.
+
+    `executors_can` is set to False when executors turn out to lack something that they need to write.
+    """
+
+    def __init__(self, few: int):
+        self._few = few
+        self._rows = self._bytes = 0
+        self._first = self.executors_can = True
+
+    @property
+    def is_for_driver(self) -> bool:
+        """Tell whether the driver should write it. False for a run's first batch, whose size is not known."""
+        likely_small = not self._first and self._rows <= self._few and self._bytes <= IN_MEMORY
+        return likely_small or not self.executors_can
+
+    @property
+    def to_try(self) -> int:
+        """The number of rows up to which the driver should try to write it; 0 if it should not try."""
+        return min(self._few, FIRST_FEW) if self._first else 0
+
+    def comes_after(self, rows: int, size: int) -> None:
+        """Note a batch and its bytes. The estimate at most halves per batch, so one large batch counts for several."""
+        self._rows, self._bytes = max(rows, self._rows // 2), max(size, self._bytes // 2)
+        self._first = False
+
+
+# Seconds for which a task keeps its core while Kafka acknowledges nothing. Then the driver waits, which needs no core.
+KEEPS_CORE = 10
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the last commit published: the marker, and where its producer wrote how many rows."""
+
+    marker: Marker
+    producer: ProducerId
+    wrote: dict[tuple[str, int], int]
+    by_driver: bool
+
+
+@dataclass(frozen=True)
+class EpochLease:
+    """The producer id and epoch of the next transaction.
+
+    `given_by`: the commit that gave it, if it was one. Then the marker need not be read: a driver that has changed it
+    since has a newer epoch, and Kafka refuses this one.
+    """
+
+    producer: ProducerId
+    since: float
+    given_by: Published | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Tell whether Kafka very likely still knows the producer. If it does not, it refuses what is written."""
+        return time.monotonic() - self.since < TOO_OLD
+
+
+class ExecutorsTransport(KafkaTransport):
+    """`repair` ends what Kafka has left open, and knows the transaction coordinator.
+
+    A batch that is likely to have at most `driver_rows` is written by the driver.
+    """
+
+    def __init__(self, store: MarkerStore, batch_headers: bool, repair: OpenTransactionRepair, driver_rows: int):
+        super().__init__(store, batch_headers)
+        self.coordinator, self._repair = repair.coordinator, repair
+        self._driver_rows = driver_rows
+        self.next_batch = NextBatch(driver_rows)
+        self._lease: EpochLease | None = None
+
+    @property
+    def has_epoch(self) -> bool:
+        return self._lease is not None and self._lease.is_usable
+
+    def prepare(self, rows: BatchRows) -> None:
+        if self.has_epoch and self.next_batch.is_for_driver:
+            rows.begin()
+
+    def start(
+        self, batch: Batch, rows: BatchRows, query: RunningQuery, deadline: Deadline, in_rows: Callable[[], object]
+    ) -> None:
+        super().start(batch, rows, query, deadline, in_rows)
+        self._tags = self.tags()
+        self._silence: Deadline | None = None  # for repeated attempts; it begins with the end of the first one
+        self._open = False
+        self._begin_transaction()
+
+    def _begin_transaction(self) -> None:
+        """Reset what is known of the transaction. In Kafka, its first record begins it."""
+        self._encoded: EncodedBatch | None = None  # the marker, once it is encoded
+        self._marking: PartitionWriter | None = None  # once it is on its way
+        self._wrote: dict[tuple[str, int], int] = {}  # topic, partition -> rows
+        self._by_driver = False
+
+    def fence(self) -> None:
+        self._lease = EpochLease(self._repair.fence(self.deadline.restarted()), time.monotonic())
+
+    def ensure_transaction_ended(self) -> None:
+        self._repair.ensure_ended(self.deadline.restarted())
+
+    def read_marker(self) -> Marker | None:
+        assert self._lease is not None
+        lease, last = self._lease, self._lease.given_by
+        self._producer = lease.producer
+        if last is None:
+            return super().read_marker()
+        self._producer = self._repair.ended(
+            last.producer, True, lease.producer, self.deadline.restarted(), last.wrote, itself=last.by_driver
+        )
+        self._lease = replace(lease, producer=self._producer)
+        return last.marker
+
+    def rows(self) -> bool:
+        self._lease, self._open = None, True
+        self._begin_transaction()
+        if self.next_batch.is_for_driver:
+            self.data.begin()
+        elif self.next_batch.to_try > 0 and self._silence is None:
+            self.data.begin_if_few(self.next_batch.to_try)
+        # If Spark computes the rows for the driver already, the executors must not compute them as well.
+        self._by_driver = self.data.begun
+        reports = [self._write_as_driver()] if self._by_driver else self._write_by_executors()
+        if reports is None:
+            return False
+        count = counted(reports)
+        self._wrote = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
+        self.next_batch.comes_after(count, sum(each.size for each in reports))
+        if count:
+            self.in_rows()
+        return True
+
+    def abort(self) -> None:
+        following = self.coordinator.end(self._producer, False, self.deadline.restarted())
+        self._producer = self._repair.ended(self._producer, False, following, self.deadline.restarted())
+
+    def marker(self) -> None:
+        if self._marking is None:
+            rows_before = self._wrote.get((self.coordinator.marker_topic, 0), 0)  # rows may go there
+            encoded = self._encoded or self._encode_marker(rows_before)
+            self._marking = self.coordinator.marking(encoded, self.deadline.restarted())
+        self.coordinator.marked(self._marking, self.deadline.restarted())
+
+    def commit(self) -> None:
+        self._open = False  # from here on, only Kafka knows whether it is committed
+        self._following = self.coordinator.end(self._producer, True, self.deadline.restarted())
+
+    def next_epoch(self) -> None:
+        published = Published(Marker.of(self.batch), self._producer, self._wrote, self._by_driver)
+        self._lease = EpochLease(self._following, time.monotonic(), published)
+
+    def give_up(self, seconds: float) -> None:
+        if self._open:
+            self._open = False
+            with contextlib.suppress(KafkaException, TimeoutError):  # the next epoch does it
+                self.coordinator.end(self._producer, False, Deadline(seconds))
+        self.forget_epoch()
+
+    def forget_epoch(self) -> None:
+        self._lease = None
+
+    def forget_what_was_learnt(self) -> None:
+        self.next_batch = NextBatch(self._driver_rows)
+        self.coordinator.disconnect()
+
+    def close(self) -> None:
+        super().close()
+        self._repair.disconnect()
+
+    def _encode_marker(self, rows_before: int) -> EncodedBatch:
+        return self.coordinator.encoded(Marker.of(self.batch), self._producer, rows_before)
+
+    def _task(self) -> WriteTask:
+        rows, seconds = self.data, self.deadline.seconds
+        parallelism = 1 if rows.begun else rows.rows.sparkSession.sparkContext.defaultParallelism
+        partitions = self.coordinator.partitions(rows.topic, self.deadline.restarted()) if rows.topic else parallelism
+        return WriteTask(
+            self.coordinator.connection,
+            self.coordinator.encoding,
+            self.coordinator.name,
+            self._producer,
+            rows.topic,
+            self._tags,
+            seconds if rows.begun else min(seconds, KEEPS_CORE),
+            spread=random.randrange(1 << 16),
+            writers=min(partitions, parallelism),
+            partitions=partitions,
+        )
+
+    def _write_as_driver(self) -> Report:
+        """Write all rows from this process, as a task would."""
+        task = self._task()
+        with contextlib.closing(self.data):
+            if task.topic not in (None, self.coordinator.marker_topic):
+                # No row can come before the marker in its partition: encode it while Spark computes.
+                self._encoded = self._encode_marker(rows_before=0)
+            together = self._with_marker(gathered(iter(self.data)))
+            return task.reported(lambda: task.write_all(self.coordinator.cluster, together, self.deadline.has_time))
+
+    def _with_marker(self, batches: Batches) -> Batches:
+        """Send the marker with the first rows, so that their partitions are enrolled at the same time."""
+        for batch in batches:
+            if batch.num_rows and self._encoded and not self._marking:
+                self._marking = self.coordinator.marking(self._encoded, self.deadline.restarted())
+            yield batch
+
+    def _write_by_executors(self) -> list[Report] | None:
+        """Let the executors write, and return their reports; None if the rows must be written again.
+
+        That is so if Kafka did not answer a task and there is time left for the batch; or, then by the driver, if an
+        executor lacks something that it needs to write.
+        """
+        rows = self.data.rows
+        reports = _written(self._task(), rows)
+        self._silence = self._silence or self.deadline.restarted()
+        if any(report.timed_out for report in reports) and self._silence.has_time():
+            return None
+        if lacking := next((report.lacking for report in reports if report.lacking), None):
+            LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self.store.name, lacking)
+            self.next_batch.executors_can = False
+            return None
+        return [*reports, Report(error=AGAIN)] if _ran_again(reports, rows) else reports
+
+
+def _ran_again(reports: list[Report], rows: DataFrame) -> bool:
+    """Tell whether Spark ran tasks again, if all reports are good. Raises IncompleteWrite if that is not known."""
+    if not reports or any(report.error for report in reports):
+        return False
+    again = ran_again(rows.sparkSession.sparkContext, {report.stage for report in reports})
+    if again is None and not all(report.rows for report in reports):  # tasks with rows can tell themselves
+        raise IncompleteWrite("Spark does not say whether it ran tasks again; spark.ui.retainedStages may be too small")
+    return bool(again)
+
+
+def _written(task: WriteTask, rows: DataFrame) -> list[Report]:
+    """Let the executors write, and return their reports; one report if they cannot begin."""
+    handed = repartition_for_kafka(as_bytes(rows, task.topic), task.topic, task.partitions, task.writers, task.assign)
+    first_known = handed.withColumn(THREAD, expr(THREAD_OF_FIRST_ROW))
+    try:
+        answers = first_known.mapInArrow(reporting(task.write), "report string").collect()
+    except (PythonException, Py4JJavaError) as error:
+        if report := Report.in_trace(str(error)):
+            return [report]
+        if (lacking := missing_in(str(error))) is None:
+            raise
+        return [Report(error=MISSING + lacking)]
+    return [Report.parse(row.report) for row in answers]

@@ -1,0 +1,114 @@
+"""A transport takes the steps of a protocol: it does the I/O and decides nothing about batches.
+
+A sink has one transport. For each batch the sink calls `start`, and then `take` for one step after the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.kafka_rows import BatchRows, Tags
+from exactly_once_kafka.marker import MarkerStore, ensure_marker_topic
+from exactly_once_kafka.protocol import Batch, Marker, Step
+from exactly_once_kafka.query import RunningQuery
+
+
+class Transport(ABC):
+    """Takes the steps of the batches of one sink: a step is a method of its name, and the answer is what it returns.
+
+    look, wait_and_look, read_marker: the Marker, or None. rows: whether all are acknowledged. The others: nothing.
+    A place without epochs needs no methods look, wait_and_look, fence and abort: no protocol yields those steps there.
+    """
+
+    @property
+    def has_epoch(self) -> bool:
+        """Tell whether the next batch has an epoch already, or needs none because this place has no epochs."""
+        return True
+
+    def take(self, step: Step) -> Any:
+        return getattr(self, step.replace(" ", "_"))()
+
+    def next_epoch(self) -> None:  # noqa: B027  a place without epochs needs none
+        """Get the next batch's epoch ready."""
+
+    @abstractmethod
+    def give_up(self, seconds: float) -> None:
+        """Abort the open transaction, if there is one, after a step has failed: the batch will be repeated."""
+
+
+class KafkaTransport(Transport):
+    """The part that both ways to write to Kafka share: the marker, in `store`.
+
+    A step may raise KafkaException, TimeoutError, IncompleteWrite, OutcomeUnknown, MarkerTopicUnsafe, QueryStopped,
+    CheckpointFailed, or ValueError for a row.
+    """
+
+    def __init__(self, store: MarkerStore, batch_headers: bool):
+        self.store, self._batch_headers = store, batch_headers
+
+    def prepare(self, rows: BatchRows) -> None:
+        """Let Spark start to compute the rows for the driver, if it is likely that the driver will write them."""
+
+    def start(
+        self, batch: Batch, rows: BatchRows, query: RunningQuery, deadline: Deadline, in_rows: Callable[[], object]
+    ) -> None:
+        """Note the batch whose steps come next. `in_rows` is called when the first rows are acknowledged."""
+        self.batch, self.data, self._query, self.deadline, self.in_rows = batch, rows, query, deadline, in_rows
+
+    def look(self) -> Marker | None:
+        note_of = functools.partial(self._query.checkpoint_note, self.store.name)
+        return ensure_marker_topic(self.store, self.batch, note_of, self.deadline)
+
+    def wait_and_look(self) -> Marker | None:
+        if self.store.topic.id(self.deadline) is None:
+            return None
+        self.ensure_transaction_ended()
+        return self.store.read(self.deadline.restarted())
+
+    def ensure_transaction_ended(self) -> None:
+        """Make sure that the last transaction has ended in every partition, if Kafka says that it has ended."""
+
+    def read_marker(self) -> Marker | None:
+        # If there is none, the topic may have been deleted and created again since the look. A second look compares its
+        # id with the one in the checkpoint.
+        return self.store.read(self.deadline.restarted()) or self.look()
+
+    def drain(self) -> None:
+        if self.data.begun:  # Spark computes the rows already: a second job would write the state at the same time
+            deque(self.data, maxlen=0)
+        else:
+            drain(self.data.rows)
+
+    def stop_asking(self) -> None:
+        """Cancel requests for an epoch, since the query has ended: a late epoch would fence the next run."""
+
+    @abstractmethod
+    def forget_epoch(self) -> None:
+        """Drop the epoch for the next batch, which must then get a new one."""
+
+    def forget_what_was_learnt(self) -> None:
+        """Reset after a failure: the size of batches, or the brokers' addresses, may have changed."""
+
+    def close(self) -> None:
+        """Close clients and connections. A later batch opens new ones."""
+        self.forget_epoch()
+        self.store.disconnect()
+
+    def tags(self) -> Tags:
+        """Return the headers that each record of this attempt gets."""
+        if not self._batch_headers:
+            return []
+        return [("batch_id", str(self.batch.batch_id)), ("attempt", uuid.uuid4().hex[:8])]
+
+
+def drain(rows: DataFrame) -> None:
+    """Execute a batch, and discard its rows."""
+    rows.write.format("noop").mode("overwrite").save()
