@@ -2,20 +2,20 @@
 
     def on_barrier(task, channel): ...
 
-Two partitions are read. Tasks "a" and "b" count a key each, and send a record on for each that they count; task
-"total" counts those. A barrier has come to `task` by `channel`: all that came by it before belongs to the checkpoint,
-what comes behind does not.
+A job reads two partitions. Tasks "a" and "b" count one key each, and send on each record that they count; task "total"
+counts those. A barrier has come to `task` through `channel`: the records that came through it before belong to the
+checkpoint, those that come after do not.
 
     task.name, task.channels     the task, and the names of its two channels
     task.arrived                 the channels whose barrier has come, this one included
     task.stored                  tells whether the task has stored its count
     task.snapshot()              store the count as it is now
     task.forward()               send the barrier on, once; "total" acknowledges the checkpoint instead
-    task.block(channel)          deliver nothing more of a channel: what comes by it waits there
-    task.unblock()               deliver again what comes by any channel
-    task.record(channel)         store, beside the count, what comes by a channel until its barrier comes
+    task.block(channel)          deliver nothing more from a channel: its records wait there
+    task.unblock()               deliver from all channels again
+    task.record(channel)         store, beside the count, the records of a channel until its barrier comes
 
-Whatever the order of delivery: after a crash and a restore from the checkpoint, each task must count what there is.
+Whatever the order of delivery: after a crash and a restore from the checkpoint, each task must have the right count.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from labs.exercises.checker.barrier_table import NoTable, from_table
-from labs.exercises.checker.finding import DOUBLED, LOST, Finding, Grade
+from labs.exercises.checker.barrier_table import from_table
 from labs.exercises.checker.rounds import History, ended_badly
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.scenario import DOUBLED, LOST, Exercise, Finding, Grade, Lab, NoTable, Scenario
 from labs.schedules.barrier import STUCK, TRUTH, Explored, OnBarrier, Order, barriers_together, explore_orders, name_of
 
 
 def with_orders(tried: Callable[[OnBarrier], Explored]) -> Callable[[Lab, Scenario], Finding]:
-    """Return a judge that tries the orders which `tried` tries; the student's code answers once, for all of them."""
+    """Return a judge that explores with `tried`; the student's code runs once, and the table serves all orders."""
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
         began = time.time()
@@ -90,14 +89,14 @@ EXERCISE = Exercise(
         "reads it again. For which channel had the barrier not come when the task stored?",
         DOUBLED: "A record came behind its barrier and is in the stored count all the same: it is read again. What may "
         "a task take from a channel whose barrier has come, while it waits for the other one?",
-        STUCK: "In the end something still waits, or a task has not stored, or has not sent the barrier on. Who "
-        "unblocks the channels, and does each of the three tasks store and forward?",
-        f"{STUCK}/the barriers come together": "No order is needed for this: does each task store, send the barrier "
-        "on, and unblock what it blocked?",
-        "crashed: BarrierError": "Do once what can be done once, with the channels that the task has; all that is to "
-        "be remembered stands in the task.",
-        "crashed: AttributeError": "A task has the names that the exercise lists, and no others: what you would keep "
-        "beside them, no restore brings back.",
+        STUCK: "In the end records still wait, or a task has not stored its count, or has not sent the barrier on. "
+        "Where are the channels unblocked, and does each of the three tasks store and forward?",
+        f"{STUCK}/the barriers come together": "This happens in any order: does each task store its count, send the "
+        "barrier on, and unblock the channels that it blocked?",
+        "crashed: BarrierError": "Call snapshot() and forward() only once, and name only channels that the task has. "
+        "The task itself has all that you need to remember.",
+        "crashed: AttributeError": "A task has only the names that the exercise lists: a restore would not bring back "
+        "anything else that you keep in it.",
     },
     own_kafka=True,
 )

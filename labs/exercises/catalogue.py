@@ -1,4 +1,4 @@
-"""The exercises there are, in the order of the lessons."""
+"""All exercises, in the order of the lessons."""
 
 EXERCISES = (
     "commit_order",
@@ -12,4 +12,5 @@ EXERCISES = (
     "sequence_numbers",
     "file_manifest",
     "barrier",
+    "capstone",
 )

@@ -5,22 +5,20 @@
 
 `consumer.poll()` returns the next record, or None at the end of the topic; `consumer.commit()` tells Kafka that
 everything polled so far is done; `handle(message)` does the work in the outside world, and nobody can undo it.
-Both must handle every record once if nothing crashes. Killed anywhere, the first must lose nothing, and the
-second must handle nothing twice.
+Both must handle every record once if nothing crashes. Wherever they are killed, the first must lose nothing, and
+the second must handle nothing twice.
 """
 
 from __future__ import annotations
 
 from labs.evidence.auditor.audit import Result
-from labs.exercises.checker.finding import DOUBLED, LOST, Finding
-from labs.exercises.checker.kafka_trial import KafkaTrial, read_outside, results_of_a_log
-from labs.exercises.checker.rounds import killed, undisturbed
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.rounds import KafkaTrial, killed, read_outside, results_of_a_log, undisturbed
+from labs.exercises.checker.scenario import DOUBLED, LOST, Exercise, Finding, Lab, Scenario
 from labs.pipeline.records import result_value
 
 
 class Handled(KafkaTrial):
-    """20 records; handling one appends it to a file, which stands for a letter that was sent."""
+    """20 records; `handle` appends each to a file, which stands for sending a letter."""
 
     def __init__(self, lab: Lab):
         expected = results_of_a_log()

@@ -27,7 +27,7 @@ NO_MARKER, OUTSIDE, NOT_READ = "no marker", "marker outside", "marker not read"
 
 
 def what_became_of_the_marker(run: Run) -> str:
-    """Return what is wrong with how a run used the marker, as far as its calls show it."""
+    """Return a run's mistake with the marker, if its calls show one."""
     marks = [
         event["what"] for event in run.events if event["what"].startswith("kafka.mark(") and event["kind"] == "call"
     ]
@@ -93,8 +93,8 @@ EXERCISE = Exercise(
         "Let each batch leave a mark, kafka.mark, and look at the last one, kafka.last_batch(), before you write.",
         f"doubled: {OUTSIDE}": "There is a mark, in a step of its own behind the commit: a crash came between the two, "
         "and the repetition found no mark. Make it a part of the transaction: kafka.mark(batch_id, producer).",
-        f"doubled: {NOT_READ}": "Each batch is marked, and nobody looks: the repetition has to ask kafka.last_batch() "
-        "before it writes, and to leave out what is there.",
+        f"doubled: {NOT_READ}": "Each batch is marked, but the repetition does not look: it has to ask "
+        "kafka.last_batch() before it writes, and to skip a batch that is there.",
         f"lost: {OUTSIDE}": "The mark was visible before the rows were committed: a crash came between the two, and "
         "the repetition took the batch for done. The mark must be visible together with the rows: kafka.mark(batch_id, "
         "producer), before producer.commit_transaction().",

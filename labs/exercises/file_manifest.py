@@ -1,11 +1,11 @@
-"""Exercise 10: publish each batch once in a directory, where a rename is the only thing that happens in one step.
+"""Exercise 10: publish each batch once in a directory, where only a rename happens in one step.
 
     def publish(lines, batch_id, files): ...
 
-Called for batch 0, 1, 2, …, each with its lines, as Spark calls a foreachBatch function: a batch whose end was not
-noted comes again after a crash, with the same batch_id. Readers go by the manifest: each line of each file in
-`manifest/` is the name of a file whose lines are published; other files do not exist for them. Readers come at any
-time, and each batch must be there once, whole or not at all, and never change once somebody may have read it.
+The checker calls it for batch 0, 1, 2, …, with the batch's lines, as Spark calls a foreachBatch function: after a
+crash, a batch whose end was not noted comes again with the same batch_id. Readers go by the manifest: each line of each
+file in `manifest/` is the name of a file whose lines are published, and they ignore all other files. Readers come at
+any time. Each batch must be there once, completely or not at all, and must not change once a reader may have seen it.
 
 `files` is the directory: write(name, lines), rename(old, new), exists(name), read(name), names().
 """
@@ -23,14 +23,12 @@ from typing import Any
 
 from labs.equipment.plain_text import one_line
 from labs.evidence.auditor.observed import Key, Result
+from labs.exercises.checker.clients import lines_of
 from labs.exercises.checker.crash_points import Crash
-from labs.exercises.checker.files import lines_of
-from labs.exercises.checker.finding import WRONG, Finding, Grade
-from labs.exercises.checker.kafka_trial import results_of_a_log
-from labs.exercises.checker.rounds import History, conclude
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.report import timeline
+from labs.exercises.checker.rounds import History, conclude, results_of_a_log
+from labs.exercises.checker.scenario import WRONG, Exercise, Finding, Grade, Lab, Scenario
 from labs.exercises.checker.student_process import Run
-from labs.exercises.checker.timeline import timeline
 from labs.pipeline.records import RESULT_FIELDS, parse_result_value
 
 ROWS = 5  # of each batch
@@ -41,7 +39,7 @@ TORN, CHANGED = "torn", "changed"
 class PublishedFiles:
     """A directory, the batches that go into it, and a reader who looks at it after each crash.
 
-    With `anew`, each run computes the rows anew, and says so in them: a repeated batch has other rows.
+    With `anew`, each run computes different rows, so that a repeated batch has other rows than before.
     """
 
     def __init__(self, lab: Lab, anew: bool = False):
@@ -71,7 +69,7 @@ class PublishedFiles:
         return []
 
     def look(self) -> None:
-        """Read what is visible now; complain, once, if it is not whole, or not what was there before."""
+        """Read what is visible now; complain, once, if a batch is incomplete or has changed."""
         try:
             lines = Counter(visible(self.directory))
             keys = {parse_result_value(line)[:2] for line in lines}
@@ -92,7 +90,7 @@ class PublishedFiles:
 
 
 def visible(directory: Path) -> Iterator[str]:
-    """Yield every line that the manifest publishes. Raises ValueError if it names what is not there."""
+    """Yield every line that the manifest publishes. Raises ValueError if it names a file that is not there."""
     for entry in sorted(file for file in (directory / "manifest").glob("**/*") if file.is_file()):
         for name in lines_of(entry):
             file = directory / name
@@ -104,7 +102,7 @@ def visible(directory: Path) -> Iterator[str]:
 def with_readers(*crashes: Crash, instead: str = "", anew: bool = False) -> Callable[[Lab, Scenario], Finding]:
     """Return a judge that kills the code at these crashes, one a run, lets it finish, and has a reader look each time.
 
-    `instead` is the point for code that never comes to the crashes' own.
+    `instead` is the point for code that never reaches the point of a crash.
     """
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
@@ -163,11 +161,11 @@ EXERCISE = Exercise(
         "done: the batch id tells whether this batch is. Where can you look that up?",
         "doubled": "The manifest names two files for one batch. A repetition has the same batch id: let the entry's "
         "name say which batch it is of, and look whether it is there.",
-        "lost": "A batch counts as done, and the manifest does not name its file. What makes a batch done is the "
-        "entry, and nothing that happens before it.",
+        "lost": "A batch counts as done, but the manifest does not name its file. Only the entry makes a batch done, "
+        "and nothing that happens before it.",
         "lost/no crash": "Readers go by the manifest: each line of a file in manifest/ is the name of a file.",
-        "wrong": "What the manifest publishes must be the lines that were handed in, and nothing else.",
-        "crashed after a restart": "After a crash there is what the killed run had written: half a file too.",
+        "wrong": "The manifest must publish exactly the lines that publish() gets, and nothing else.",
+        "crashed after a restart": "After a crash the directory has what the killed run wrote, maybe half a file.",
     },
     own_kafka=True,  # it needs none
 )

@@ -2,8 +2,8 @@
 
     def consume(consumer, database): ...
 
-The topic holds 20 results, many of them twice or three times: right behind each other, a batch later, and long
-after. Each record is `{"window_start": …, "ip": …, "count": …}`; window_start and ip say which result it is. Each
+The topic holds 20 results, many of them twice or three times: right behind each other, a batch later, or much
+later. Each record is `{"window_start": …, "ip": …, "count": …}`; window_start and ip say which result it is. Each
 must be in the table `results` exactly once, wherever the consumer was killed.
 
 `consumer` has poll() and commit() as in exercise 1. `database` is a sqlite3 connection with the table
@@ -17,8 +17,7 @@ from contextlib import closing
 
 from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.observed import Key
-from labs.exercises.checker.kafka_trial import KafkaTrial, read_table, results_of_a_log
-from labs.exercises.checker.rounds import killed, undisturbed
+from labs.exercises.checker.rounds import KafkaTrial, killed, read_table, results_of_a_log, undisturbed
 from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 from labs.pipeline.records import result_value
 
@@ -26,9 +25,9 @@ Counted = tuple[Key, int]  # a result and its count
 
 
 def with_repetitions(results: list[Counted], batch: int = 5) -> list[Counted]:
-    """Return what an at-least-once sink makes of four batches: repeated after crashes, one result long after.
+    """Return what an at-least-once sink makes of four batches: repeated after crashes, one result much later.
 
-    Most results of the first batch come once only, so that a later repetition does not make up for their loss.
+    Most results of the first batch come only once, so that no later repetition hides their loss.
     """
     batches = [results[n : n + batch] for n in range(0, len(results), batch)]
     first, second, third, fourth = batches
@@ -85,7 +84,7 @@ EXERCISE = Exercise(
         "doubled/no crash": "Nothing crashed, and a repetition came through. Repetitions need not follow each other: "
         "compare with everything that was ever written, not with the last record.",
         "lost": "A result is missing although its record was read. Either its offset was committed before the "
-        "database was, or something noted it as seen in another transaction than the one that wrote it.",
+        "database, or it was noted as seen in another transaction than the one that wrote it.",
         "lost/no crash": "Nothing crashed, and results are missing: which two results did you take for the same? It "
         "takes window_start and ip to name one. Or did nobody commit the database?",
         "wrong": "The table holds something that is not in the topic. Write window_start, ip and count as they are.",

@@ -1,4 +1,4 @@
-"""Exercise 7: choose watermark and output mode so that stated late events count, and the state is let go.
+"""Exercise 7: choose watermark and output mode so that stated late events count, and the state does not grow.
 
     def query(requests): ...
         return counts, output_mode
@@ -8,8 +8,8 @@ columns window, ip, count, and the output mode for them. The results go to a top
 
 1. A request that is up to 20 s behind the newest one before it counts.
 2. Each window and IP comes out once, with its final count.
-3. It has come out when there is a request 30 s later than the window's end.
-4. What has come out is forgotten: the state holds nothing of it, and what comes even later changes nothing.
+3. It has come out by the time that there is a request 30 s later than the window's end.
+4. Spark forgets a window that has come out: the state does not hold it, and later requests do not change it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def in_order() -> list[Access]:
 def late_by(late_ms: int) -> list[Access]:
     """Return the log with two requests exactly `late_ms` behind the newest, in the last moment of their window.
 
-    The newest one jumps ahead. The late one comes more than two batches later, because a batch drops what was late
-    for the batch before it; what comes in between is on time.
+    The newest one jumps ahead. The late one comes more than two batches later, because a batch drops the records that
+    were late for the batch before it; the requests in between are on time.
     """
     accesses: list[Access] = []
     for position, (time_ms, ip) in enumerate(in_order()):
@@ -55,7 +55,7 @@ def late_by(late_ms: int) -> list[Access]:
 
 
 def ended(accesses: Iterable[Access], left_out: Iterable[Access] = (), **options: Any) -> Round:
-    """Return a round whose last request comes long enough after all others for each window to be out."""
+    """Return a round whose last request comes so long after all others that every window is out."""
     accesses, left_out = list(accesses), set(left_out)
     last = max(time_ms for time_ms, _ in accesses)
     expected = count_by_window(access for access in accesses if access not in left_out)
@@ -71,12 +71,12 @@ def much_too_late() -> Round:
 
 
 def forgets(run: Run) -> str:
-    """Complain about a state that holds more than what is not out yet."""
+    """Complain if the state holds more than the windows that are not out yet."""
     rows = [event["rows"] for event in run.events if event["kind"] == "state"][-1:]
     if not rows:
-        return "the query ran no batch, so nobody has seen its state"
+        return "the query ran no batch, so its state is unknown"
     if rows[0] > OPEN_ROWS:
-        return f"the state holds {rows[0]} rows; {OPEN_ROWS} are enough for what is not out yet"
+        return f"the state holds {rows[0]} rows; {OPEN_ROWS} are enough for the windows that are not out yet"
     return ""
 
 

@@ -9,7 +9,7 @@ table `counts`, each request exactly once, wherever the consumer was killed.
 `consumer` has poll(), commit() and seek(offset), which makes the record at that offset the next one. `database`
 is a sqlite3 connection with the tables
 `counts (window_start, ip, count, PRIMARY KEY (window_start, ip))` and `position (next_offset)`, both empty at first: an
-UPDATE finds no row there until an INSERT has made one, and says nothing of it.
+UPDATE that finds no row there raises no error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from contextlib import closing
 from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key
-from labs.exercises.checker.kafka_trial import KafkaTrial, read_table
-from labs.exercises.checker.rounds import killed, undisturbed
+from labs.exercises.checker.rounds import KafkaTrial, killed, read_table, undisturbed
 from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.records import source_value, window_start
@@ -54,7 +53,7 @@ class Counted(KafkaTrial):
         return read_table(self.database, "counts")
 
     def records_of(self, key: Key) -> list[int]:
-        return []  # a count does not say which of its requests is missing: show what happened around the kills
+        return []  # a count does not say which of its requests is missing: the timeline shows the kills instead
 
 
 def _killed(where: str, point: str, done: str) -> Scenario:

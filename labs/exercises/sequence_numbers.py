@@ -2,16 +2,16 @@
 
     def append(log, record): ...
 
-A record arrives at the broker: `record.producer_id` says who sends it, `record.sequence` the how manyeth of that
-producer's records it is, from 0, `record.value` what it says: `epoch_millis,ip`, and two equal ones are two requests.
-A producer that hears no answer sends the same record again, with the same two numbers.
+A record arrives at the broker: `record.producer_id` is its producer, `record.sequence` its number among that producer's
+records, from 0, and `record.value` its content, `epoch_millis,ip`; two equal values are two requests. A producer that
+gets no answer sends the same record again, with the same two numbers.
 
-`log.records()` are the records that are stored, each with its `offset` as well; `log.write(record)` stores one and
-returns its offset. The function returns the offset at which the record is stored, or None to refuse it: the producer
-will send it again.
+`log.records()` returns the stored records, each also with its `offset`; `log.write(record)` stores one and returns its
+offset. The function returns the offset at which the record is stored, or None to refuse it: the producer will send it
+again.
 
-Each record must be in the log once, those of a producer in the order of their numbers, whatever answers are lost and
-whenever the broker is killed.
+Each record must be in the log once, and those of a producer in the order of their numbers, whichever answers are lost
+and whenever the broker is killed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from typing import Any
 from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key
+from labs.exercises.checker.clients import Arrival, Record, Stored, name_of, read_answers, read_log
 from labs.exercises.checker.crash_points import Crash
-from labs.exercises.checker.finding import WRONG, Finding, Grade
-from labs.exercises.checker.partition_file import Arrival, Record, Stored, name_of, read_answers, read_log
+from labs.exercises.checker.report import timeline
 from labs.exercises.checker.rounds import History, conclude
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
-from labs.exercises.checker.timeline import timeline
+from labs.exercises.checker.scenario import WRONG, Exercise, Finding, Grade, Lab, Scenario
 
 START = 1_767_225_600_000  # 2026-01-01, in milliseconds
 IPS = ("192.0.2.1", "192.0.2.1", "198.51.100.1", "192.0.2.1", "203.0.113.1", "198.51.100.1")
@@ -84,7 +83,7 @@ class Sending:
         return [name_of(each) for each in of_key if times[each] != 1]
 
     def judged(self, finding: Finding, history: History) -> Finding:
-        """Judge the order and the answers too, where the counts are right."""
+        """If the counts are right, judge the order and the answers too."""
         if finding.grade is not Grade.PASSED:
             return finding
         stored = self._stored()
@@ -114,12 +113,12 @@ class Sending:
             heard = [each.answer for each in answers if each.record == number and each.heard]
             told = [answer for answer in heard if answer is not None]
             if not told:
-                yield record, "is stored, and each time that it was sent the answer was a refusal"
+                yield record, "is stored, but every answer to it was a refusal"
             for answer in told:
                 if not isinstance(answer, int) or isinstance(answer, bool):
                     yield record, f"was answered {answer}, which is neither an offset nor None"
                 elif not 0 <= answer < len(stored) or Record(*stored[answer][1:]) != record:
-                    yield record, f"was said to be at offset {answer}, and is not there"
+                    yield record, f"is not at offset {answer}, as the answer says"
 
 
 def through(script: Sequence[Arrival], crash: Crash | None = None) -> Callable[[Lab, Scenario], Finding]:
@@ -162,7 +161,7 @@ EXERCISE = Exercise(
         "producer's last one.",
         "doubled/the broker is killed": "The killed broker had stored the record, and its successor did not know. What "
         "does a restarted process still know? Only what is in the log.",
-        "lost": "A record was taken for a repetition, and it was none. Two records with equal values are two; and both "
+        "lost": "A new record was taken for a repetition. Two records with equal values are two records; and both "
         "producers begin to count at 0.",
         OUT_OF_ORDER: "A record came before the one in front of it, and you stored it. What should its number have "
         "been? Refuse it: it will be sent again.",

@@ -2,7 +2,7 @@
 
     def copy(consumer, producer, topic): ...
 
-The source holds 12 results as `window_start,ip,count`. Each must come to `topic` as the JSON object
+The source holds 12 results as `window_start,ip,count`. Each must be in `topic` as the JSON object
 `{"window_start": …, "ip": …, "count": …}`, exactly once for a read_committed reader, wherever the process was killed.
 
 `consumer` and `producer` are confluent_kafka's, with all their methods. The producer has its transactional id, and
@@ -12,8 +12,7 @@ nobody has called init_transactions() yet. consumer.poll() returns None at the e
 from __future__ import annotations
 
 from labs.evidence.auditor.audit import Result
-from labs.exercises.checker.kafka_trial import KafkaTrial, read_published, results_of_a_log
-from labs.exercises.checker.rounds import killed, undisturbed
+from labs.exercises.checker.rounds import KafkaTrial, killed, read_published, results_of_a_log, undisturbed
 from labs.exercises.checker.scenario import Exercise, Lab, Scenario
 from labs.exercises.checker.student_process import Limits
 
@@ -62,8 +61,8 @@ EXERCISE = Exercise(
         "Offsets can be part of the same transaction: send_offsets_to_transaction, before commit_transaction.",
         "doubled/no crash": "Nothing crashed, but the second start copied records again. What did the group's offset "
         "say? It is the offset of the *next* record: consumer.position(consumer.assignment()) has it.",
-        "lost": "The offset was committed, and the transaction with the results was not. An offset that is committed "
-        "by the consumer knows nothing of the producer's transaction: send it to the transaction.",
+        "lost": "The offset was committed, and the transaction with the results was not. The consumer's own commit is "
+        "no part of the producer's transaction: send the offset to the transaction.",
         "lost/no crash": "Nothing crashed, and results are missing for a read_committed reader: is every transaction "
         "committed, the last one too?",
         "wrong": "The topic holds something else than the results: the value is JSON with window_start, ip, count.",

@@ -5,7 +5,7 @@
 Each checkpoint of a job is published by two transactions. The job died. `prepared` is the list of transactions that
 are open now, each with transactional_id, producer_id and epoch. `decisions` is the list of decisions that were
 recorded, each with number, commit (True or False) and transactions (a tuple of the same kind of values). A decision
-stays in the log until somebody has seen that it was carried out. `finish(transaction, commit)` commits a transaction
+stays in the log until the job knows that it was carried out. `finish(transaction, commit)` commits a transaction
 (True) or aborts it (False).
 
 Afterwards no transaction may be open; what was decided must be visible; and what was not decided must not be:
@@ -18,14 +18,12 @@ import time
 from collections.abc import Callable
 
 from labs.exercises.checker.crash_points import Crash
-from labs.exercises.checker.dead_job import DeadCheckpoint, DeadJob
-from labs.exercises.checker.finding import Finding
-from labs.exercises.checker.rounds import History, conclude
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.rounds import DeadCheckpoint, DeadJob, History, conclude
+from labs.exercises.checker.scenario import Exercise, Finding, Lab, Scenario
 
 
 def recovered(*checkpoints: DeadCheckpoint, kills: tuple[str, ...] = ()) -> Callable[[Lab, Scenario], Finding]:
-    """Return a judge that lets the code recover, killed at these points first, and lets the job go on."""
+    """Return a judge that lets the code recover, after kills at these points, and then lets the job go on."""
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
         began, job = time.time(), DeadJob(lab, checkpoints)
@@ -80,8 +78,8 @@ EXERCISE = Exercise(
         ),
     ),
     hints={
-        "lost": "A decision to commit was recorded, and its results are not visible. Whoever has heard of the decision "
-        "relies on it, however many of its transactions are finished already: carry it out to the end.",
+        "lost": "A decision to commit was recorded, but its results are not visible. Others rely on a recorded "
+        "decision, however many of its transactions are finished already: carry it out to the end.",
         "doubled": "Something was committed that no decision said to commit, and the job published it again. What no "
         "decision speaks of is aborted: presumed abort.",
         "doubled/decided to abort": "A decision was found, but what does it say? Look at decision.commit.",

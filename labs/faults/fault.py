@@ -1,4 +1,9 @@
-"""Faults with a name: crash this batch at that point, once."""
+"""Named faults: crash a batch at a point, once.
+
+A sink in Spark's tasks runs in processes that Spark started. They share no memory with the test, so their faults are
+armed by a file. The process that strikes is a Python worker of the lab's own Spark. It kills itself; or it kills the
+job that it works for, and is then for a moment a task without a driver; or it freezes the job, and at last itself.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol, cast
 
 import psutil
 
-from exactly_once_kafka.points import FAULT_POINTS
+from exactly_once_kafka.points import ALL_POINTS, FAULT_POINTS
 
 Action = Literal["raise", "kill", "pause"]
 
-JOB_MARK = "LABS_JOB"  # set to the process id in the environment of a job process, and of nobody else
+JOB_MARK = "LABS_JOB"  # environment variable with the process id of a job; no other process has it
 
 
 class InjectedCrash(RuntimeError):
@@ -34,7 +40,7 @@ class Fault:
     action: Action = "raise"
 
     def __post_init__(self) -> None:
-        if self.point not in FAULT_POINTS:
+        if self.point not in ALL_POINTS:
             raise ValueError(f"no fault point {self.point!r}; there are {', '.join(FAULT_POINTS)}")
         if self.action not in ("raise", "kill", "pause"):
             raise ValueError(f"a fault can raise, kill or pause, not {self.action!r}")
@@ -70,8 +76,8 @@ class Fault:
 def _pause_group() -> None:
     """Stop every process of this job, this thread's at once.
 
-    A SIGSTOP for the group is taken by the main thread when that is next scheduled; the thread that asked for it would
-    go on meanwhile, and commit.
+    The main thread handles a SIGSTOP for the group when it is next scheduled; meanwhile the thread that sent it would
+    continue, and commit.
     """
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(ProcessLookupError):
@@ -81,7 +87,7 @@ def _pause_group() -> None:
 
 
 class Armable(Protocol):
-    """What can be armed: it strikes when batch `batch` reaches `point`."""
+    """A fault that can be armed: it strikes when batch `batch` reaches `point`."""
 
     @property
     def point(self) -> str: ...
@@ -93,14 +99,12 @@ class Armable(Protocol):
 
 
 class FaultPoints:
-    """What a sink calls at its fault points (`points=`): whatever is armed for that point and batch strikes there.
+    """The function that a sink calls at its fault points (`points=`): a fault that is armed for the point strikes.
 
-        points = FaultPoints()
-        sink = ExactlyOnceKafkaSink(..., points=points)
-        with points.armed(Fault("after_commit", 2)) as struck:
-            ...
-
-    A fault is whatever is `Armable`.
+    points = FaultPoints()
+    sink = ExactlyOnceKafkaSink(..., points=points)
+    with points.armed(Fault("after_commit", 2)) as struck:
+        ...
     """
 
     def __init__(self) -> None:
@@ -116,7 +120,7 @@ class FaultPoints:
 
     @contextmanager
     def armed(self, *faults: Armable) -> Iterator[list[Armable]]:
-        """Arm the faults, each for one strike; yields the list of those that have struck."""
+        """Arm the faults, each for one strike; yield the list of those that have struck."""
         if self._waiting:
             raise RuntimeError("faults are armed already; disarm those first")
         self._waiting, self._struck = list(faults), []
@@ -124,3 +128,77 @@ class FaultPoints:
             yield self._struck
         finally:
             self._waiting = []
+
+
+ANY_RUN = "any"
+How = Literal["worker", "job", "freeze"]
+
+
+@dataclass(frozen=True)
+class TaskFaults:
+    """The function that a sink in a task calls at its points. All processes of the machine share `directory`."""
+
+    directory: str
+
+    def __call__(self, point: str, epoch: int) -> None:
+        armed = Path(self.directory, point)
+        if not armed.exists():
+            return
+        how, first, run = armed.read_text().split()
+        if epoch < int(first) or run not in (ANY_RUN, _run()):
+            return
+        if how != "worker" and not _has_job():
+            return  # a slow task of another job
+        try:
+            armed.rename(Path(self.directory, f"{point}.struck"))  # only one of several tasks succeeds
+        except FileNotFoundError:
+            return
+        Path(self.directory, f"{point}.process").write_text(str(os.getpid()))
+        _strike(how)
+
+    @contextlib.contextmanager
+    def armed(self, point: str, how: How = "worker", first_epoch: int = 0, run: str = ANY_RUN) -> Iterator[Path]:
+        """Arm one strike at `point`, in `first_epoch` or later; yield the path that exists once it has struck.
+
+        It strikes only tasks of this `run` of a query: a task of an earlier run may still be about to open.
+        """
+        struck = Path(self.directory, f"{point}.struck")
+        struck.unlink(missing_ok=True)
+        waiting = Path(self.directory, f"{point}.new")
+        waiting.write_text(f"{how} {first_epoch} {run}")
+        waiting.rename(Path(self.directory, point))
+        try:
+            yield struck
+        finally:
+            Path(self.directory, point).unlink(missing_ok=True)
+
+    def process(self, point: str) -> int:
+        """Return the id of the process that struck at `point`."""
+        return int(Path(self.directory, f"{point}.process").read_text())
+
+
+def _run() -> str | None:
+    from pyspark import TaskContext  # only tasks come here
+
+    context = TaskContext.get()
+    return context.getLocalProperty("spark.jobGroup.id") if context else None
+
+
+def _has_job() -> bool:
+    """Tell whether this task's job lives: after a kill, a task continues for a moment."""
+    try:
+        os.killpg(int(os.environ[JOB_MARK]), 0)
+    except (KeyError, ProcessLookupError):
+        return False
+    return True
+
+
+def _strike(how: str) -> None:
+    if how == "worker":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif job := os.environ.get(JOB_MARK):  # it leads the group of Python and Spark's JVM
+        os.killpg(int(job), signal.SIGKILL if how == "job" else signal.SIGSTOP)
+        if how == "freeze":
+            os.killpg(0, signal.SIGSTOP)  # the group of the Python workers, this one included
+    else:
+        raise RuntimeError("a fault signals job processes only, and this task belongs to none")

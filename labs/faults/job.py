@@ -1,7 +1,7 @@
-"""The pipeline as a process of its own, so that a kill is a real kill.
+"""The pipeline as a process of its own, so that a test can really kill it.
 
-A job tells what it does in lines of JSON on its standard output: {"event": "begins", "batch": 3}, and "done"; one that
-is a hot spare first {"event": "warm"}.
+A job reports events as lines of JSON on its standard output: {"event": "begins", "batch": 3}, and "done". A hot spare
+reports {"event": "warm"} first.
 """
 
 from __future__ import annotations
@@ -20,13 +20,30 @@ from typing import IO, Any
 
 import psutil
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
-from labs.equipment.spark_daemon import is_executor
+from labs.equipment.child_process import ChildProcess, for_python
+from labs.equipment.spark_cluster import is_executor
 from labs.faults.fault import Fault
 
-# What its option `sink` can be: the exactly-once sink as the library makes it, or with one writer; and lesser ones.
+# The values of its option `sink`: the exactly-once sink with its default or with one kind of writer; and weaker sinks.
 SINKS = ("exactly-once", "by-driver", "by-executors", "no-marker", "at-least-once", "not-idempotent")
+
+# The same in the words of a command's help.
+SINK_HELP = f"{', '.join(SINKS)}; or a file with a function publish(rows, batch_id, kafka) (default: %(default)s)"
+
+
+def known_sink(text: str) -> str:
+    """Return a job's option `sink`: one of SINKS, or a Python file with a function publish, as an absolute path.
+
+    Raises ValueError.
+    """
+    if text in SINKS:
+        return text
+    if not text.endswith(".py"):
+        raise ValueError(f"no sink is called {text!r}; there are {', '.join(SINKS)}, or name a Python file")
+    file = Path(text).expanduser()
+    if not file.is_file():
+        raise ValueError(f"there is no file {text!r} with a sink")
+    return str(file.resolve())
 
 
 class JobFailed(RuntimeError):
@@ -34,7 +51,7 @@ class JobFailed(RuntimeError):
 
 
 class NotASpare(RuntimeError):
-    """The job cannot take over: it was not started warm, or was told already."""
+    """The job cannot take over: it was not started as a spare, or has taken over already."""
 
 
 class JobProcess:
@@ -42,10 +59,10 @@ class JobProcess:
 
     `options` are those of `python -m labs run --help` with `_` for `-`; None leaves one out. `environment` adds
     variables, such as SPARK_MASTER. Signals go to the whole group: Python, Spark's JVM and its workers, but not to
-    the executors of a cluster, which notice that their driver is gone.
+    the executors of a cluster, which notice that their driver has ended.
 
-    With `warm` it is a hot spare: it starts Python, JVM and session and waits to be told its options by `take_over`.
-    Until then it knows no address of Kafka, no checkpoint and no name, so it can read nothing and fence nobody.
+    With `warm` it is a hot spare: it starts Python, JVM and session, and waits for its options from `take_over`. Until
+    then it knows no address of Kafka, no checkpoint and no name, so it cannot read anything or fence another job.
     """
 
     def __init__(
@@ -56,13 +73,13 @@ class JobProcess:
         **options: object,
     ):
         if warm and (faults or options):
-            raise ValueError("a warm job is told its faults and options when it is to take over")
+            raise ValueError("a warm job gets its faults and options from take_over: do not give them here")
         command = [sys.executable, "-m", "labs", "run"]
         command += ["--warm"] if warm else arguments(faults, options)
         self._orders: IO[bytes] | None = None
         self._directory = Path(tempfile.mkdtemp(prefix="labs-job-"))
         temporary = self._directory / "tmp"
-        temporary.mkdir()  # its own, because a Spark that is killed cannot tidy up what it left there
+        temporary.mkdir()  # its own, because a killed Spark cannot delete its temporary files
         with contextlib.ExitStack() as opened:
             end = self._order_pipe(opened) if warm else None
             self._process = ChildProcess(
@@ -82,18 +99,18 @@ class JobProcess:
 
     @property
     def is_warm(self) -> bool:
-        """Whether it is a spare that is ready and waits to be told."""
+        """Whether it is a spare that is ready and waits for `take_over`."""
         return self._orders is not None and self.running and {"event": "warm"} in self.events()
 
     def take_over(self, faults: tuple[Fault, ...] = (), **options: object) -> None:
-        """Tell a spare to go on as the job with these faults and options; one that is not ready yet is so soon.
+        """Tell a spare to run as the job with these faults and options; if it is not ready yet, it does so later.
 
-        Raises NotASpare, JobFailed if it is dead, ValueError for what cannot be told any more.
+        Raises NotASpare, JobFailed if it is dead, ValueError for an option that a spare needs at its start.
         """
         if "environment" in options:
-            raise ValueError("the environment, and SPARK_MASTER in it, is given to a spare when it is started")
+            raise ValueError("a spare gets its environment, with SPARK_MASTER, when it is started: do not give it here")
         if self._orders is None:
-            raise NotASpare(f"job {self.pid} cannot take over: it was not started warm, or has been told already")
+            raise NotASpare(f"job {self.pid} cannot take over: it was not started warm, or has taken over already")
         orders, self._orders = self._orders, None
         try:
             with orders:
@@ -103,7 +120,7 @@ class JobProcess:
 
     @property
     def pid(self) -> int:
-        """The job's process id, which is its process group's too."""
+        """The job's process id, which is also the id of its process group."""
         return self._process.group
 
     @property
@@ -112,12 +129,12 @@ class JobProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, or the number of the signal that ended it with a minus; None while it runs."""
+        """The exit code; minus the number of the signal that ended it; None while it runs."""
         return self._process.exit_code
 
     @property
     def paused(self) -> bool:
-        """Whether the job is stopped by SIGSTOP, by us or by a fault of its own."""
+        """Whether the job is stopped by a SIGSTOP, from `pause` or from a fault of its own."""
         return self._process.paused
 
     def wait(self, timeout: float | None = None) -> None:
@@ -125,7 +142,7 @@ class JobProcess:
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"the job did not end within {timeout:g} s; at last: {self.last_line()}") from None
+            raise TimeoutError(f"the job did not end within {timeout:g} s; last line: {self.last_line()}") from None
         except KeyboardInterrupt:
             self.kill()
             raise
@@ -134,38 +151,38 @@ class JobProcess:
             raise JobFailed(f"{how}; {self.last_line()}")
 
     def kill(self) -> None:
-        """SIGKILL the whole group and wait until the job is gone."""
+        """SIGKILL the whole group and wait until it has ended."""
         self._process.kill()
 
     def stop(self) -> None:
-        """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
+        """SIGTERM the whole group, and after half a minute kill the processes that have not ended."""
         self._process.stop()
 
     def pause(self) -> None:
-        """SIGSTOP: the job is frozen and does not know it."""
+        """SIGSTOP: freeze the job."""
         self._process.pause()
 
     def resume(self) -> None:
-        """SIGCONT: the job goes on where it was."""
+        """SIGCONT: the job continues."""
         self._process.resume()
 
     @property
     def log_file(self) -> Path:
-        """What the job prints goes there, until `close`."""
+        """The file with what the job prints; `close` deletes it."""
         return self._process.log_file
 
     def executors(self) -> list[psutil.Process]:
-        """Return the executors that the job itself started: those of a local-cluster, none of any other."""
+        """Return the executors that the job itself started: those of a local-cluster, no others."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return [each for each in psutil.Process(self.pid).children(recursive=True) if is_executor(each)]
         return []
 
     def events(self) -> list[dict[str, Any]]:
-        """Return what the job has told so far, in order: {"event": "begins" or "done", "batch": its number}."""
+        """Return the events that the job has reported, in order: {"event": "begins" or "done", "batch": its number}."""
         return events_in(self.output())
 
     def has_begun(self, batch: int) -> bool:
-        """Tell whether the job has begun a batch: it is planned, and handed to the sink."""
+        """Tell whether the job has begun a batch: Spark has planned it and called the sink."""
         return {"event": "begins", "batch": batch} in self.events()
 
     def batches_done(self) -> int:
@@ -194,14 +211,14 @@ class JobProcess:
 
 
 def arguments(faults: Iterable[Fault], options: Mapping[str, object]) -> list[str]:
-    """Return the arguments of `python -m labs run` that stand for these faults and options."""
+    """Return the arguments of `python -m labs run` for these faults and options."""
     given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items() if value is not None]
     given += [("--fault", str(fault)) for fault in faults]
     return [part for pair in given for part in pair]
 
 
 def events_in(output: str) -> list[dict[str, Any]]:
-    """Return what a job has told, from all that was printed: Spark, Kafka and Python print on the same paper."""
+    """Return a job's events from its output, in which Spark, Kafka and Python also print."""
     events = []
     for line in output.splitlines():
         with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""One failure of the network: which message it waits for, what it does to it, and how to wait until it has."""
+"""A fault of the network: the message that it waits for, what it does to that, and a wait until it has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from labs.faults.kafka_framing import LENGTH, Answer, Request, RequestHeader
+from labs.faults.kafka_messages import LENGTH, Answer, Request, RequestHeader
 
 Direction = Literal["request", "response"]
 
@@ -18,9 +18,9 @@ Direction = Literal["request", "response"]
 class NetworkFault:
     """A fault that strikes once: the next request of `kind`, or the next response to one.
 
-    `client_id` or `transactional_id` restrict it to one client. It delays by `seconds`, if given; else the
-    message is lost, and with `cut` its connection too. When it has struck, `struck` is set, and `request`
-    says what it hit.
+    `client_id` or `transactional_id` restrict it to one client, `not_client_id` to all but one. If `seconds` are given,
+    it delays the message; otherwise the message is lost, and with `cut` its connection too. When it has struck,
+    `struck` is set, and `request` is the header of the request that it struck.
     """
 
     kind: Request
@@ -28,13 +28,14 @@ class NetworkFault:
     cut: bool
     seconds: float | None = None
     client_id: str | None = None
+    not_client_id: str | None = None
     transactional_id: str | None = None
     request: RequestHeader | None = None
     struck: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, Request):
-            raise TypeError(f"a fault strikes a kind of request, such as Request.PRODUCE, not {self.kind!r}")
+            raise TypeError(f"a fault needs a kind of request, such as Request.PRODUCE, not {self.kind!r}")
         if self.seconds is not None and self.seconds < 0:
             raise ValueError(f"a delay takes 0 seconds or more, not {self.seconds:g}")
 
@@ -43,6 +44,7 @@ class NetworkFault:
         return (
             (self.direction, self.kind) == (direction, request.kind)
             and self.client_id in (None, request.client_id)
+            and (self.not_client_id is None or self.not_client_id != request.client_id)
             and self.transactional_id in (None, request.transactional_id)
         )
 
@@ -56,7 +58,7 @@ class NetworkFault:
 
 @dataclass(eq=False, kw_only=True)
 class HeldRequest(NetworkFault):
-    """A request that the proxy keeps to itself until `deliver`."""
+    """A request that the proxy holds back until `deliver`."""
 
     sender: Callable[[HeldRequest, float, bool], Answer] = field(repr=False)
     frame: bytes = field(default=b"", repr=False)
@@ -64,21 +66,21 @@ class HeldRequest(NetworkFault):
     _delivered: bool = field(default=False, repr=False)
 
     def deliver(self, timeout: float = 30) -> Answer:
-        """Let the broker have the request now, and return its answer.
+        """Send the broker the request now, and return its answer.
 
-        It goes over a connection of its own, as a request that the network kept too long. Waits `timeout`
-        seconds at most for a request to be held, and again for the answer. Raises TimeoutError, OSError.
+        It goes over a new connection, like a request that the network has delayed. Waits at most `timeout` seconds
+        until a request is held, and again for the answer. Raises TimeoutError, OSError.
         """
         self.wait(timeout)
         if self._delivered:
-            raise RuntimeError(f"this {self.kind} request was delivered already: a network can keep it back only once")
+            raise RuntimeError(f"this {self.kind} request was delivered already: use repeat() to send a copy")
         self._delivered = True
         return self.sender(self, timeout, True)
 
     def repeat(self, timeout: float = 30) -> Answer:
-        """Let the broker have a copy of the request, as of one that was sent twice; the client hears no answer.
+        """Send the broker a copy of the request, and return its answer; the client does not get that.
 
-        Returns the answer. Raises TimeoutError, OSError.
+        Raises TimeoutError, OSError.
         """
         self.wait(timeout)
         return self.sender(self, timeout, False)

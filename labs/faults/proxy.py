@@ -7,9 +7,11 @@
         producer.flush()
         print(lost.wait().request)
 
-Guarantee: what no fault names passes unchanged and in order, and each fault strikes once. Where it stops: plain
-text only (no TLS, no SASL). What the broker sends to its own advertised address comes through as well: with it,
-each transaction's markers.
+Guarantee: messages that no fault matches pass unchanged and in order, and each fault strikes once. Limitations: plain
+text only (no TLS, no SASL). What the broker sends to its own advertised address also passes the proxy, such as each
+transaction's markers.
+
+`LostAcknowledgement`: the broker stores a batch's records, and its acknowledgement never arrives.
 """
 
 from __future__ import annotations
@@ -17,23 +19,23 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from labs.equipment.broker import Broker, nothing
-from labs.faults.kafka_framing import Answer, Request
+from labs.faults.kafka_messages import Answer, Request
 from labs.faults.network_fault import HeldRequest, NetworkFault, exchange
-from labs.faults.proxied_connection import Passage, Sighting
-from labs.faults.proxy_server import ProxyServer, Watcher
+from labs.faults.proxy_server import Passage, ProxyServer, Sighting, Watcher
 
 __all__ = ["Answer", "HeldRequest", "NetworkFault", "Passage", "Proxy", "Request", "Sighting", "proxied_broker"]
 
 
 class Proxy:
-    """Listens on 127.0.0.1 at once, so that a broker can advertise `port`. Clients then wait for `forward_to`.
+    """Listens on 127.0.0.1 at once, so that a broker can advertise `port`. Clients wait until `forward_to` is called.
 
-    The faults fit the next request of any client, unless `client_id=` or `transactional_id=` names one. Each
-    verb returns its fault: `fault.wait()` waits until it has struck.
+    A fault matches the next request of any client, unless `client_id=` or `transactional_id=` names one, or
+    `not_client_id=` excludes one. Each method for a fault returns it: `fault.wait()` waits until it has struck.
     """
 
     def __init__(self, port: int = 0):
@@ -52,60 +54,60 @@ class Proxy:
         return list(self._server.log)
 
     def watch(self, watcher: Watcher) -> None:
-        """Show `watcher` each message from now on, before it goes on, in the proxy's own thread.
+        """Call `watcher` with each message from now on, before the message is passed on, in the proxy's own thread.
 
-        It may call nothing of the proxy's, must not wait, and must not raise: the connection would end. What nobody
-        watches is neither kept nor read.
+        It must not call the proxy, must not wait, and must not raise: the connection would end. Without a watcher the
+        proxy does not keep or read the messages.
         """
         self._server.watch(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Show it no more."""
+        """Stop calling `watcher`."""
         self._server.unwatch(watcher)
 
     def forward_to(self, port: int) -> None:
-        """Say at which port of 127.0.0.1 the broker really listens."""
+        """Set the port of 127.0.0.1 on which the broker listens."""
         self._server.forward_to(port)
 
     def drop_next_response(self, kind: Request, *, cut: bool = True, **client: Any) -> NetworkFault:
-        """Let the broker carry out the next request of this kind, and lose its answer.
+        """Pass the next request of this kind to the broker, and drop its answer.
 
-        The connection is then cut, so that the client learns of it at once. With `cut=False` the connection
-        only falls silent, and the client has to find out by its own request timeout.
+        The connection is then cut, so that the client notices at once. With `cut=False` the connection stays open and
+        silent, and the client notices only by its own request timeout.
         """
         return self._server.arm(NetworkFault(kind=kind, direction="response", cut=cut, **client))
 
     def delay_next_response(self, kind: Request, seconds: float, **client: Any) -> NetworkFault:
-        """Keep the next answer of this kind back for so long, and all that comes behind it on its connection."""
+        """Delay the next answer of this kind by `seconds`, and all later answers on its connection."""
         return self._server.arm(NetworkFault(kind=kind, direction="response", cut=False, seconds=seconds, **client))
 
     def drop_next_request(self, kind: Request, *, cut: bool = True, **client: Any) -> NetworkFault:
-        """Lose the next request of this kind before the broker sees it; `cut` as in `drop_next_response`."""
+        """Drop the next request of this kind before the broker gets it; `cut` as in `drop_next_response`."""
         return self._server.arm(NetworkFault(kind=kind, direction="request", cut=cut, **client))
 
     def hold_next_request(self, kind: Request, *, cut_client: bool = True, **client: Any) -> HeldRequest:
-        """Keep the next request of this kind until `deliver()` is called on what this returns.
+        """Hold the next request of this kind until `deliver()` is called on the returned fault.
 
-        The client's connection is cut, so that it repeats the request over another. With `cut_client=False`
-        it waits, and `deliver` gives it the answer.
+        The client's connection is cut, so that it repeats the request over another one. With `cut_client=False` the
+        client waits, and gets the answer by `deliver`.
         """
         held = HeldRequest(kind=kind, direction="request", cut=cut_client, sender=self._deliver, **client)
         return self._server.arm(held)
 
     def disarm(self) -> None:
-        """Forget all faults that have not struck."""
+        """Remove all faults that have not struck."""
         self._server.disarm()
 
     def cut(self) -> None:
-        """Cut all connections that there are. New ones may be made."""
+        """Cut all present connections. Clients can open new ones."""
         self._server.cut()
 
     def partition(self) -> None:
-        """Pass nothing in either direction until `heal`. Connections stay, and new ones are accepted."""
+        """Pass nothing in either direction until `heal`. Connections stay open, and new ones are accepted."""
         self._server.partition()
 
     def heal(self) -> None:
-        """End the partition. What was on its way arrives late."""
+        """End the partition. The messages of the meantime arrive late."""
         self._server.heal()
 
     @contextmanager
@@ -118,7 +120,7 @@ class Proxy:
             self.heal()
 
     def close(self) -> None:
-        """Cut all connections and listen no more."""
+        """Cut all connections and stop listening."""
         atexit.unregister(self.close)
         self._server.close()
 
@@ -144,8 +146,22 @@ class Proxy:
 
 @contextmanager
 def proxied_broker(meanwhile: Callable[[], object] = nothing, **options: Any) -> Iterator[tuple[Broker, Proxy]]:
-    """Start a broker (options as for `Broker`) whose clients all come through a proxy; `meanwhile` as it starts."""
+    """Start a broker (options as for `Broker`) behind a proxy; `meanwhile` is called while the broker starts."""
     with Proxy() as proxy, closing(Broker(advertised_port=proxy.port, **options)) as broker:
         broker.start(meanwhile=meanwhile)
         proxy.forward_to(broker.nodes[0].port)
         yield broker, proxy
+
+
+@dataclass(frozen=True)
+class LostAcknowledgement:
+    """Drop the next acknowledgement of records once batch `batch` begins to write. No crash: the client retries."""
+
+    batch: int
+    proxy: Proxy = field(repr=False)
+    point: str = field(default="before_rows", init=False)
+
+    name = "lost_acknowledgement"
+
+    def strike(self) -> None:
+        self.proxy.drop_next_response(Request.PRODUCE)

@@ -1,6 +1,8 @@
-"""The thread behind a proxy: it listens, owns the connections, and keeps what they share.
+"""The thread of a proxy: it listens, owns the connections, and keeps what they share.
 
-Other threads call the public methods; each has taken effect when it returns.
+Other threads call the public methods; each method has taken effect when it returns.
+
+A connection has two pumps: one for its client's requests and one for the responses to them.
 """
 
 from __future__ import annotations
@@ -11,13 +13,185 @@ import socket
 import threading
 from asyncio import StreamReader, StreamWriter
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from labs.faults.kafka_framing import Answer, RequestHeader
+from labs.faults.kafka_messages import LENGTH, Answer, Request, RequestHeader, correlation_id, read_request
 from labs.faults.network_fault import Direction, HeldRequest, NetworkFault
-from labs.faults.proxied_connection import BUFFER, Passage, ProxiedConnection, Sighting
+
+BUFFER = 1 << 20  # bytes
+LARGEST_REQUEST = 100 << 20  # bytes, as in the broker (socket.request.max.bytes)
+ENDED = (OSError, EOFError, ValueError)  # ValueError: it was not a Kafka message
+
+
+class Passage(NamedTuple):
+    """A line of the proxy's log: one request or response, and what the proxy did with it.
+
+    `connection` counts from 1 (0: a connection of the proxy's own); `size` is in bytes, the length field included.
+    """
+
+    time: datetime
+    connection: int
+    client_id: str | None
+    transactional_id: str | None
+    kind: Request
+    direction: Direction
+    size: int
+    done: str
+
+
+class Sighting(NamedTuple):
+    """What a watcher gets of one message: its line of the log, and all of its bytes, with the length.
+
+    `request` is the header of the request, or, for a response, of the request that it answers: the same object, so that
+    the two can be matched. `answer` is Kafka's answer to a request that was held and is delivered now.
+    """
+
+    passage: Passage
+    request: RequestHeader
+    frame: bytes
+    answer: bytes = b""
+
+
+class Network(Protocol):
+    """What a connection needs from its proxy."""
+
+    def note(self, sighting: Sighting) -> None: ...
+
+    async def connect(self) -> tuple[StreamReader, StreamWriter]: ...
+
+    async def healed(self) -> None: ...
+
+    def strike(self, direction: Direction, request: RequestHeader) -> NetworkFault | None: ...
+
+
+class ProxiedConnection:
+    """Passes messages between one client and a broker connection of its own, until one of them closes."""
+
+    def __init__(self, number: int, reader: StreamReader, writer: StreamWriter, network: Network):
+        self._number, self._network = number, network
+        self._from_client, self._client = reader, writer
+        self._broker: StreamWriter | None = None
+        self._unanswered: deque[RequestHeader] = deque()
+        self._task = cast(asyncio.Task, asyncio.current_task())
+
+    async def run(self) -> None:
+        """Pass messages until the client, the broker, a fault or `cut` ends the connection."""
+        pumps: list[asyncio.Task] = []
+        try:
+            from_broker, self._broker = await self._network.connect()
+            passing = self._pass_requests(self._broker), self._pass_responses(from_broker)
+            pumps = [asyncio.create_task(each) for each in passing]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except OSError:
+            pass  # no broker listens: the client finds its connection closed, and tries again
+        except asyncio.CancelledError:
+            for writer in self._writers():
+                writer.transport.abort()
+        finally:
+            self._hang_up()
+            for pump in pumps:
+                pump.cancel()
+            for error in await asyncio.gather(*pumps, return_exceptions=True):
+                if isinstance(error, Exception) and not isinstance(error, ENDED):
+                    raise error
+
+    async def cut(self) -> None:
+        """End the connection at once; messages in flight are lost."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _pass_requests(self, broker: StreamWriter) -> None:
+        async for frame in _frames(self._from_client, LARGEST_REQUEST):
+            request = read_request(frame)
+            await self._network.healed()
+            fault = self._network.strike("request", request)
+            if isinstance(fault, HeldRequest):
+                self._log(request, "request", frame, "held")
+                fault.frame = frame
+                if fault.cut:
+                    return await self._interrupt(fault, self._from_client)
+                # The client's next requests wait, as on any TCP connection.
+                fault.struck.set()
+                answer = await fault.answers.get()
+                await _send(answer.frame, self._client)
+            elif fault:
+                self._log(request, "request", frame, "dropped")
+                return await self._interrupt(fault, self._from_client)
+            else:
+                if request.answered:
+                    self._unanswered.append(request)
+                self._log(request, "request", frame, "passed")
+                await _send(frame, broker)
+
+    async def _pass_responses(self, from_broker: StreamReader) -> None:
+        async for frame in _frames(from_broker):
+            await self._network.healed()
+            request = self._request_of(frame)
+            fault = self._network.strike("response", request)
+            done = "passed"
+            if fault and fault.seconds is not None:
+                fault.struck.set()
+                await asyncio.sleep(fault.seconds)
+                await self._network.healed()
+                done = f"delayed {fault.seconds:g} s"
+            elif fault:
+                self._log(request, "response", frame, "dropped")
+                if fault.cut:
+                    return await self._interrupt(fault, from_broker)
+                return await self._lose_the_rest(fault, from_broker)
+            self._log(request, "response", frame, done)
+            await _send(frame, self._client)
+
+    def _request_of(self, response: bytes) -> RequestHeader:
+        """Find the request that this answers: a broker answers in the order of the requests."""
+        answered = correlation_id(response)
+        while (request := self._unanswered.popleft()).correlation_id != answered:
+            pass
+        return request
+
+    async def _interrupt(self, fault: NetworkFault, reader: StreamReader) -> None:
+        """Close; or drop everything in this direction from now on, as TCP delivers nothing after a loss."""
+        if fault.cut:
+            self._hang_up()
+        fault.struck.set()
+        while not fault.cut and await reader.read(BUFFER):
+            pass
+
+    async def _lose_the_rest(self, fault: NetworkFault, from_broker: StreamReader) -> None:
+        """Drop all further answers, and log each as dropped."""
+        fault.struck.set()
+        async for frame in _frames(from_broker):
+            self._log(self._request_of(frame), "response", frame, "dropped")
+
+    def _hang_up(self) -> None:
+        for writer in self._writers():
+            writer.close()
+
+    def _writers(self) -> list[StreamWriter]:
+        return [writer for writer in (self._client, self._broker) if writer]
+
+    def _log(self, request: RequestHeader, direction: Direction, frame: bytes, done: str) -> None:
+        who = (self._number, request.client_id, request.transactional_id, request.kind)
+        self._network.note(Sighting(Passage(datetime.now(), *who, direction, len(frame), done), request, frame))
+
+
+async def _frames(reader: StreamReader, largest: int | None = None) -> AsyncIterator[bytes]:
+    """Yield message after message, each with its length, until the peer closes (EOFError, OSError)."""
+    while True:
+        length = await reader.readexactly(LENGTH)
+        size = int.from_bytes(length, "big")
+        if largest and size > largest:
+            raise ValueError(f"a request of {size} bytes is more than a broker takes")
+        yield length + await reader.readexactly(size)
+
+
+async def _send(frame: bytes, writer: StreamWriter) -> None:
+    writer.write(frame)
+    await writer.drain()
+
 
 LOG_LENGTH = 20_000  # messages
 Fault = TypeVar("Fault", bound=NetworkFault)
@@ -27,7 +201,7 @@ Watcher = Callable[[Sighting], object]
 class ProxyServer:
     """A listener on 127.0.0.1 and its connections, in an event loop of a daemon thread.
 
-    Raises what keeps it from listening, such as OSError.
+    Raises an error, such as OSError, if it cannot listen.
     """
 
     def __init__(self, port: int):
@@ -42,7 +216,7 @@ class ProxyServer:
         self._numbers = itertools.count(1)
         self._forwarding, self._whole, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._whole.set()
-        self._loop: asyncio.AbstractEventLoop  # there once it listens
+        self._loop: asyncio.AbstractEventLoop  # set once it listens
         listening: Future[None] = Future()
         self._thread = threading.Thread(target=self._serve, args=(listening,), name=f"proxy-{self.port}", daemon=True)
         self._thread.start()
@@ -75,7 +249,7 @@ class ProxyServer:
         self._call(self._whole.set)
 
     def answer(self, held: HeldRequest, answer: Answer) -> None:
-        """Give the client, if it still waits, the answer to its held request."""
+        """Send the client, if it still waits, the answer to its held request."""
         self._call(held.answers.put_nowait, answer)
 
     def watch(self, watcher: Watcher) -> None:
@@ -86,7 +260,7 @@ class ProxyServer:
             self._call(lambda: setattr(self, "_watchers", tuple(each for each in self._watchers if each != watcher)))
 
     def tell(self, sighting: Sighting) -> None:
-        """Note a message that did not come over a connection of a client's."""
+        """Log a message that did not come over a client's connection."""
         self._call(self.note, sighting)
 
     def close(self) -> None:
@@ -97,7 +271,7 @@ class ProxyServer:
     # What follows runs in the server's own thread.
 
     def strike(self, direction: Direction, request: RequestHeader) -> NetworkFault | None:
-        """Return the first fault armed for this message, which is then no longer armed."""
+        """Disarm and return the first fault that is armed for this message."""
         with self._armed_lock:
             fault = next((each for each in self._armed if each.fits(direction, request)), None)
             if fault:
@@ -106,13 +280,13 @@ class ProxyServer:
         return fault
 
     def note(self, sighting: Sighting) -> None:
-        """Write a message into the log, and show it to who watches, before it goes on."""
+        """Log a message and call the watchers, before it is passed on."""
         self.log.append(sighting.passage)
         for watcher in self._watchers:
             watcher(sighting)
 
     async def connect(self) -> tuple[StreamReader, StreamWriter]:
-        """Connect to the broker, as soon as there is one that can be reached. Raises OSError."""
+        """Connect to the broker, once its port is known and there is no partition. Raises OSError."""
         await self._forwarding.wait()
         await self.healed()
         return await asyncio.open_connection("127.0.0.1", self.broker_port, limit=BUFFER)
@@ -128,7 +302,7 @@ class ProxyServer:
         except Exception as error:
             if listening.done():
                 raise
-            listening.set_exception(error)  # nobody shall wait for what will not come
+            listening.set_exception(error)  # so that the constructor does not wait forever
 
     async def _listen(self, listening: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -139,7 +313,7 @@ class ProxyServer:
         await self._cut()
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        # asyncio forgets it for accepted sockets, and small answers would then wait 40 ms for each other.
+        # asyncio does not set it for accepted sockets, and small answers would then wait 40 ms for each other.
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = ProxiedConnection(next(self._numbers), reader, writer, self)
         self._connections.add(connection)

@@ -1,4 +1,4 @@
-"""A checkpoint of a job whose data are moving: what barriers are for, tried in every order of delivery.
+"""A checkpoint of a job while its data move: what barriers are for, tried in every order of delivery.
 
     partition 0:  a a | b        ──►  task a  ──►  task total
     partition 1:  b a | a a      ──►  task b  ──►
@@ -34,7 +34,7 @@ LOST, DOUBLED, STUCK = "lost", "doubled", "stuck"
 
 
 class BarrierError(ValueError):
-    """What on_barrier did is nothing that a task can do: the message says what, and why."""
+    """on_barrier did something that a task cannot do. The message says what and why."""
 
 
 class TaskState(NamedTuple):
@@ -88,15 +88,15 @@ class Task:
         self._change(forwarded=True)
 
     def block(self, channel: str) -> None:
-        """Deliver nothing more of a channel: what comes by it waits there."""
+        """Deliver nothing more from a channel: its records and barriers wait."""
         self._change(blocked=self.state.blocked | {self._known(channel)})
 
     def unblock(self) -> None:
-        """Deliver again what comes by any channel."""
+        """Deliver again from every channel."""
         self._change(blocked=frozenset())
 
     def record(self, channel: str) -> None:
-        """Store, beside the count, what comes by a channel from now on until its barrier comes."""
+        """Store, beside the count, the records that arrive from a channel before its barrier."""
         if self._known(channel) not in self.state.arrived:
             self._change(recording=self.state.recording | {channel})
 
@@ -114,7 +114,7 @@ OnBarrier = Callable[[Task, str], object]
 
 
 class Channel(NamedTuple):
-    """What is on its way from `source` to `task`, the oldest first."""
+    """The records and barriers on their way from `source` to `task`, the oldest first."""
 
     source: str
     task: str
@@ -132,7 +132,7 @@ class Job(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Tell whether every task has stored what belongs to the checkpoint, and has acknowledged it."""
+        """Tell whether every task has stored and acknowledged its part of the checkpoint."""
         return all(each.snapshot is not None and each.forwarded and not each.recording for each in self.tasks)
 
 
@@ -162,7 +162,7 @@ class Delivery(NamedTuple):
 
 
 def start() -> Job:
-    """Return the job before anything is delivered: what the partitions send is in their channels."""
+    """Return the job before anything is delivered: all that the partitions send is in their channels."""
 
     def sent(source: int, key: str) -> tuple[str, ...]:
         return tuple(element for element in LOG[source] if element in (key, BARRIER))
@@ -172,7 +172,7 @@ def start() -> Job:
 
 
 def name_of(task: str) -> str:
-    """Return how a task is named in a sentence, and as the channel that it sends into."""
+    """Return a task's name in a sentence, which is also the name of the channel that it sends into."""
     return task if task == TOTAL else f"task {task}"
 
 
@@ -207,7 +207,7 @@ def _handled(channel: Channel, element: str, before: TaskState, on_barrier: OnBa
 
 
 def _remembered(on_barrier: OnBarrier) -> OnBarrier:
-    """Return a function that does the same and asks on_barrier once in each situation."""
+    """Return a function that does the same, and calls on_barrier once for each situation."""
     known = functools.cache(functools.partial(_answered, on_barrier))
 
     def call(task: Task, channel: str) -> None:
@@ -217,7 +217,7 @@ def _remembered(on_barrier: OnBarrier) -> OnBarrier:
 
 
 def _answered(on_barrier: OnBarrier, name: str, state: TaskState, channel: str) -> TaskState:
-    """Return the task after on_barrier. Raises BarrierError where that depends on more than task and channel."""
+    """Return the task after on_barrier. Raises BarrierError if that depends on more than task and channel."""
     task, once_more = Task(name, state), Task(name, state)
     for each in (task, once_more):
         if inspect.isgenerator(on_barrier(each, channel)):
@@ -235,8 +235,8 @@ def _answered(on_barrier: OnBarrier, name: str, state: TaskState, channel: str) 
 def restored(job: Job) -> dict[str, int]:
     """Crash now: return what each task counts after a restore from the checkpoint and the rest of the log.
 
-    A task begins with the count that it stored, and handles what it stored in flight; then come the records behind the
-    positions. A task that counts a key sends a record on for each that it handles.
+    A task begins with its stored count, and handles the records that it stored in flight; then come the records behind
+    the positions. A task that counts a key sends on one record for each that it handles.
     """
     counts = {}
     for key in KEYS:
@@ -249,7 +249,7 @@ def restored(job: Job) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Order:
-    """One order of deliveries, and what the job counts after a restore at its end; nothing where it is stuck."""
+    """One order of deliveries, and the counts after a restore at its end. There are none if the job is stuck."""
 
     deliveries: tuple[Delivery, ...]
     anomaly: str
@@ -261,9 +261,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Explored:
-    """What came of all orders: how many states, the least and the most that a task counts after a restore.
+    """The result of all orders: the number of states, and each task's least and greatest count after a restore.
 
-    `shortest` is the shortest order that goes wrong, None where none does.
+    `shortest` is the shortest order that goes wrong, None if none does.
     """
 
     states: int
@@ -297,7 +297,7 @@ def explore_orders(on_barrier: OnBarrier) -> Explored:
 
 
 def follow(on_barrier: OnBarrier, turn: Callable[[Delivery], int]) -> list[tuple[Delivery, Job]]:
-    """Return one order, to its end: of what may be delivered, each time that for which `turn` is least."""
+    """Return one order of deliveries to its end: each time the possible delivery whose `turn` is least."""
     job, way, call = start(), list[tuple[Delivery, Job]](), _remembered(on_barrier)
     while following := list(deliveries(job, call)):
         way.append(min(following, key=lambda each: turn(each[0])))
@@ -306,7 +306,7 @@ def follow(on_barrier: OnBarrier, turn: Callable[[Delivery], int]) -> list[tuple
 
 
 def barriers_together(on_barrier: OnBarrier) -> Explored:
-    """Try one order: all that is in front of the barriers, then the barriers, then what is behind them."""
+    """Try one order: the records before the barriers, then the barriers, then the records behind them."""
 
     def turn(delivery: Delivery) -> int:
         return 1 if delivery.element == BARRIER else 2 * (delivery.source in delivery.before.arrived)
@@ -318,7 +318,7 @@ def barriers_together(on_barrier: OnBarrier) -> Explored:
 
 
 def _judged(job: Job, goes_on: bool) -> tuple[str, dict[str, int]]:
-    """Return (what is wrong or nothing, the counts after a restore if there is a checkpoint)."""
+    """Return (the anomaly or "", the counts after a restore if the checkpoint is complete)."""
     if not job.complete:
         return ("" if goes_on else STUCK), {}
     counts = restored(job)

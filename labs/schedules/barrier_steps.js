@@ -9,7 +9,7 @@ function made(tag, attributes = {}, ...children) {
 
 function render({ model, el }) {
   const data = model.get("data");
-  const id = `eo-${Math.random().toString(36).slice(2, 10)}`; // two of them on a page are told apart by it
+  const id = `eo-${Math.random().toString(36).slice(2, 10)}`; // another one for each widget on a page
   const root = made("div", { class: "eo-barrier eo-explorable", role: "group", "aria-label": "A barrier on its way" });
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys: arrows would go from cell to cell
 

@@ -1,7 +1,7 @@
-"""The other way round: random walks through the model of the sink, carried out with the real sink on the real Kafka.
+"""Random walks through the model of the sink, carried out with the real sink on the real Kafka.
 
-What is visible after each step and each answer must be what the model predicts; after the walk, so must the rows and
-the marker that Kafka holds. If one of them is not, either the model is wrong, or the sink.
+After each step, the answer and what a reader sees must be as the model predicts; after the walk, so must the rows and
+the marker that Kafka has. If they differ, the model is wrong or the sink is.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from exactly_once_kafka.protocol import exactly_once
 from labs.schedules.model.checker import with_sight
-from labs.schedules.model.kafka import Stage
-from labs.schedules.model.stages import AS_BUILT
+from labs.schedules.model.stage import Stage
 from labs.schedules.model.state import State
-from labs.schedules.model.variants import AsBuilt
 from labs.schedules.replay.bench import CannotPlay, ReplayBench
 from labs.schedules.replay.driver import DONE
 from labs.schedules.replay.player import Player
@@ -24,25 +23,23 @@ from labs.schedules.replay.replay import differences
 from labs.schedules.replay.sink_driver import SinkDriver
 from labs.schedules.schedule import Event, Schedule, compact
 
-# A row for each batch, so that a request holds one row. What times out is another test: it takes its time.
-WALKED = AsBuilt(
-    "the sink as built", AS_BUILT, keeps_epoch=True, batches=3, rows=1, drivers=3, luck=("deliver again", "lose")
-)
+# One row in each batch, so that a request has one row. No transaction times out here: that would take seconds.
+WALKED = Stage("the sink", exactly_once, batches=3, rows=1, drivers=3, faults=("deliver again", "lose"))
 LENGTH = 60  # moves
 WEIGHTS = {"deliver": 8.0, "start": 0.4, "deliver again": 0.5, "lose": 0.2}  # of 2 for a driver's own step
 
 
 class Walk(NamedTuple):
-    """A schedule drawn by seed, and the state of the model after it."""
+    """A schedule that a seed chose, and the state of the model after it."""
 
     schedule: Schedule
     state: State
 
 
 def walk(seed: int, stage: Stage = WALKED) -> Walk:
-    """Draw a walk through the stage. What a replay cannot hold back is delivered at once."""
+    """Choose a walk through the stage by chance. Requests that a replay cannot hold are delivered at once."""
     chance, state, moves = random.Random(seed), stage.start(), list[Event]()
-    # Sorted, since the order of a set of texts is another one in each process.
+    # Sorted, since a set of texts has another order in each process.
     while options := sorted(_walkable(stage, state), key=lambda each: str(each[0])):
         urgent = [each for each in options if _is_urgent(each[0], moves, state)]
         if len(moves) >= LENGTH and not urgent:
@@ -56,13 +53,13 @@ def walk(seed: int, stage: Stage = WALKED) -> Walk:
 
 
 def conforms(drawn: Walk, bench: ReplayBench, spark: SparkSession, stage: Stage = WALKED) -> list[str]:
-    """Carry a walk out, and return where the real sink did not do what the model says."""
+    """Carry a walk out, and return the differences between the real sink and the model, a line each."""
     with Player(stage, bench, driver=lambda name, settings: SinkDriver(name, settings, spark)) as player:
         return played(drawn, player)
 
 
 def played(drawn: Walk, player: Player) -> list[str]:
-    """Let a player carry a walk out, and return where what happens is not what the model says."""
+    """Let a player carry a walk out, and return the differences from the model, a line each."""
     try:
         player.play(drawn.schedule)
         found = _answered_otherwise(player, drawn.schedule)
@@ -79,7 +76,7 @@ def _answered_otherwise(player: Player, schedule: Schedule) -> list[str]:
 
 
 def _finished_otherwise(player: Player, state: State) -> list[str]:
-    """Let a fresh driver go on undisturbed, and return where that does not end as the model says."""
+    """Let a fresh driver go on undisturbed, and return where its end differs from the model's."""
     for _, following in player.stage.ending(state):
         state = following
     ended = player.finish()
@@ -88,7 +85,7 @@ def _finished_otherwise(player: Player, state: State) -> list[str]:
 
 
 def left_otherwise(player: Player, when: str, state: State) -> list[str]:
-    """Ask Kafka for the visible rows and the marker, and return where they are not those of the model's state."""
+    """Ask Kafka for the visible rows and the marker, and return where they differ from those of the model's state."""
     marker = (state.marker.batch, state.marker.end) if state.marker else None
     pairs = (("rows", player.stage.visible(state), player.visible()), ("marker", marker, player.marker()))
     return [
@@ -97,25 +94,25 @@ def left_otherwise(player: Player, when: str, state: State) -> list[str]:
 
 
 def _walkable(stage: Stage, state: State) -> Iterator[tuple[Event, State]]:
-    """Yield what can happen next, except that a marker is read while one is undecided: the real sink waits then."""
+    """Yield what can happen next, but no reading while a marker is undecided: the real sink waits then."""
     for event, following in stage.moves(state):
         if not (event.action == "read marker" and state.pending):
             yield event, following
 
 
 def _without_error(told: Event) -> Event:
-    """Leave out which error Kafka gives for a request that nobody waits for: what came of it a reader sees.
+    """Leave out which error Kafka gives for a request that nobody waits for: the reader's view shows its effect.
 
-    A copy whose transaction has ended is refused, as is a request for an epoch while it aborts the transaction before.
+    Kafka refuses a copy whose transaction has ended, and a request for an epoch while it still aborts a transaction.
     """
     unheard = told.actor == "network" and told.answer.endswith("Error")
     return told._replace(answer="ok") if unheard else told
 
 
 def _is_urgent(event: Event, moves: list[Event], state: State) -> bool:
-    """Tell whether a move is the delivery of what was just sent and cannot be held back on a real network.
+    """Tell whether a move delivers a request that was just sent and that a real network cannot hold.
 
-    A reading is many requests. And who has been fenced learns that from a request which the model does not have.
+    A reading is many requests. And a fenced driver learns that it is fenced from a request that the model lacks.
     """
     if not moves or event.action != "deliver" or event.request != moves[-1].action or event.whose != moves[-1].actor:
         return False

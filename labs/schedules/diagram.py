@@ -1,23 +1,80 @@
-"""A schedule as a sequence diagram: time runs down, each actor has a lane, and a reader's view stands beside each step.
+"""A schedule as a sequence diagram: time runs down, and each actor has a lane.
 
-Along the bottom it stands once more, after each step that has changed it. The supervisor and the network have their
-lanes where they act. The same schedule gives the same bytes. The text
+Beside each step that changes it stands what a read_committed reader sees; a strip along the bottom repeats these
+changes. The supervisor and the network have lanes if they act. The same schedule gives the same bytes. The text
 alternative is the schedule in words.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from labs.schedules.reader_strip import CELL, HEIGHT, records, strip
 from labs.schedules.schedule import HELD, PROGRAM, REQUESTS, STARTS, SUPERVISOR, Event, Schedule, filled
-from labs.schedules.svg import BLUE, FAINT, INK, RED, Drawing, arrow, circle, cross, document, line, text
+from labs.schedules.svg import (
+    BLUE,
+    FAINT,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    Drawing,
+    arrow,
+    circle,
+    cross,
+    document,
+    line,
+    text,
+)
+
+CELL = 22  # pixels: the width of a record
+HEIGHT, MARGIN = 48, 20  # of the strip
+HEAD, LABEL, GAP = 120, 52, 26  # the widths of its heading and of "step 12", and the gap between two changes
+
+
+def records(seen: tuple[int, ...], x: int, y: int, changed: bool = True) -> Iterator[str]:
+    """Draw what the reader sees: a box for each record, in the order of the topic. Repeated records stand out."""
+    for n, record in enumerate(seen):
+        colour = ORANGE if record in seen[:n] else GREEN
+        yield (
+            f'<rect x="{x + n * CELL}" y="{y - 10}" width="{CELL - 3}" height="19" rx="3" fill="{colour}" '
+            f'fill-opacity="{"1" if changed else "0.25"}"/>'
+        )
+        ink = "#FFFFFF" if changed and colour == GREEN else INK
+        yield (
+            f'<text x="{x + n * CELL + 9}" y="{y + 4}" text-anchor="middle" font-size="12" fill="{ink}">{record}</text>'
+        )
+
+
+def strip(events: Sequence[Event], width: int, top: int) -> Iterator[str]:
+    """Draw what the reader sees after each step that has changed it, from left to right, in one row.
+
+    If the row is too short for all changes, it has the last ones.
+    """
+    changes = [(n, event.sees) for n, event in enumerate(events, 1) if event.sees is not None]
+    x, y, room = MARGIN + HEAD, top + 24, width - 2 * MARGIN - HEAD + GAP
+    widths = [LABEL + max(len(seen), 2) * CELL + GAP for _, seen in changes]
+    first = 0
+    while first < len(changes) - 1 and sum(widths[first:]) + (CELL if first else 0) > room:
+        first += 1
+    yield line(MARGIN, top, width - MARGIN, top, FAINT, width=1)
+    yield text(MARGIN, y + 4, "a reader sees", weight="bold")
+    if not changes:
+        yield text(x, y + 4, "nothing, after any step", colour=GREY)
+    if first:
+        yield text(x, y + 4, "…", colour=GREY)
+        x += CELL
+    for (n, seen), needed in zip(changes[first:], widths[first:], strict=True):
+        yield text(x, y + 4, f"step {n}", colour=GREY, size=12)
+        yield from records(seen, x + LABEL, y) if seen else [text(x + LABEL, y + 4, "nothing", colour=GREY, size=12)]
+        x += needed
+
 
 LANE, LEFT, STEP, TOP = 190, 80, 30, 86  # pixels: between programs, to the first lane, between steps, above the first
 SUPERVISED = 90  # from the supervisor to the first program
-HOLD, ARRIVAL = 330, 90  # from the last program to the network, with room for what it carries, and on to Kafka
-DIRECT = 310  # from the last program to Kafka, where the network does nothing of its own
+HOLD, ARRIVAL = 330, 90  # from the last program to the network, with room for words about a request, and on to Kafka
+DIRECT = 310  # from the last program to Kafka, if the network does not act
 ANSWERS, LETTER = 150, 7  # from Kafka to the reader's view, at least, and for each letter of an answer
 GOOD = ("", "ok", HELD, "known already", "as planned before")  # answers after which a driver goes on
 LABELS = {
@@ -81,7 +138,7 @@ def draw(schedule: Schedule) -> Drawing:
 
 
 def _lanes(schedule: Schedule) -> dict[str, int]:
-    """Return where each actor's lane is: the supervisor's, the programs', the network's and Kafka's."""
+    """Return the x of each lane: the supervisor, the programs, the network and Kafka."""
     programs = sorted({_program(event) for event in schedule.events} - {""})
     place, lanes = LEFT, dict[str, int]()
     if any(event.actor == "supervisor" for event in schedule.events):
@@ -96,12 +153,12 @@ def _lanes(schedule: Schedule) -> dict[str, int]:
 
 
 def _program(event: Event) -> str:
-    """Return the program that a step is about: who takes it, whose request is carried, or who is started."""
+    """Return the program that a step is about: it acts, its request is delivered, or it is started."""
     return event.actor if PROGRAM.fullmatch(event.actor) else event.whose
 
 
 def _life_lines(schedule: Schedule, lanes: dict[str, int], bottom: int) -> Iterator[str]:
-    """Draw each lane: solid while the actor acts, dotted while it is asleep or gone."""
+    """Draw each lane: solid while the actor can act, dotted while it sleeps or is dead."""
     for name, x in lanes.items():
         late = any(event.action in SUPERVISOR and event.whose == name for event in schedule.events)
         changes = [(TOP - 16, not late and name != "network")]
@@ -115,12 +172,12 @@ def _life_lines(schedule: Schedule, lanes: dict[str, int], bottom: int) -> Itera
 
 
 def _is_awake_after(event: Event, name: str) -> bool | None:
-    """Tell whether a program can act after an event; None where the event does not say."""
+    """Tell whether a program can act after an event; None if the event changes nothing about that."""
     if not PROGRAM.fullmatch(name):
         return None
     if event.action in SUPERVISOR and event.whose == name:
         return True
-    if event.action in STARTS:  # one at a time: the others sleep, or are gone
+    if event.action in STARTS:  # one at a time: the others sleep or are dead
         return False
     if event.actor != name:
         return None

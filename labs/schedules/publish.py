@@ -1,7 +1,7 @@
-"""A widget on a published page: a script that makes its pictures there live, without a kernel.
+"""A widget on a published page: a script that makes its pictures live, without a kernel.
 
-A page from a file system may load scripts and no modules, so the widget's module is made a script; its data come with
-it, and nothing else is asked for. A picture says in an attribute, as JSON, with what traits it is to come alive.
+A page from a file system may load scripts but no modules, so the widget's module becomes a script. It contains its
+data, and fetches nothing. An attribute of each picture has the widget's traits as JSON.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ for (const still of document.querySelectorAll("img[{attribute}]")) {{
 
 
 def style_of(file: Path) -> str:
-    """Return the style of an explorable: light or dark as the page is, and its own."""
+    """Return the style of an explorable: the shared one, which is light or dark as the page is, and its own."""
     return THEME.read_text(encoding="utf-8") + file.read_text(encoding="utf-8")
 
 
@@ -54,14 +54,14 @@ def live_picture(picture: Drawing, attribute: str, traits: dict[str, Any]) -> st
 
 
 def with_still(shown: Any, words: str, html: str) -> Any:
-    """Return what a widget shows (`_repr_mimebundle_`), with words and a picture for where there are no widgets."""
+    """Return what a widget shows (`_repr_mimebundle_`), and words and a picture for a page without widgets."""
     bundle, *metadata = shown if isinstance(shown, tuple) else (shown,)
     bundle = {**(bundle or {}), "text/plain": words, "text/html": html}
     return (bundle, *metadata) if metadata else bundle
 
 
 def live_pictures(module: str, style: str, attribute: str, shared: dict[str, Any], before: str = "") -> str:
-    """Return the script for a page: `shared` are traits of all pictures, `before` may complete those of one."""
+    """Return the script for a page. `shared` are traits of all pictures; the code `before` may add traits to one."""
     assert module.endswith(EXPORT)
     return SCRIPT.format(
         module=module.removesuffix(EXPORT),

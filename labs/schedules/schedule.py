@@ -1,7 +1,7 @@
-"""A schedule: who did what, in which order, and what came back. Plain data, to be found, carried out and drawn.
+"""A schedule: the steps of drivers, network, broker and supervisor in their order, with the answers.
 
-A request and its answer are one event where nothing happens between them. Where something does, the request is
-`held`, and the network delivers it later.
+It is plain data: the model finds it, a replay carries it out, and a diagram draws it. A request and its answer are one
+event if nothing happens between them. Otherwise the request is `held`, and the network delivers it later.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ OWN_STEPS = (
     *("plan", "note", "decide", "read", "write", "commit the offset", "write with the offset", "take over"),
     *("hand out", "give up", "count"),
 )
-STRIKES = ("crash", "freeze", "wake")  # what befalls a program
+STRIKES = ("crash", "freeze", "wake")  # what happens to a program
 NETWORK = ("deliver", "deliver again", "lose", "lose the answer")
-STARTS = ("start", "start at record", "restore and start", "start anew", "hand over")  # the others are gone
+STARTS = (
+    "start",
+    "start at record",
+    "restore and start",
+    "start anew",
+    "hand over",
+)  # from then on the other drivers sleep or are dead
 SUPERVISOR = (*STARTS, "warm up", "run again")
 BROKER = ("time out", "forget the marker")
 HELD = "held"
-PROGRAM = re.compile(r"(driver|producer|consumer|task) \d+( again)?")  # an actor that runs, and may die
+PROGRAM = re.compile(r"(driver|producer|consumer|task) \d+( again)?")  # an actor that can crash
 
 WORDS = {
     "plan": "plans batch {batch}, up to record {row}",
@@ -67,15 +73,15 @@ OF_A_REQUEST = {
 
 
 class ScheduleError(ValueError):
-    """A schedule that says something impossible: the message names the step and what is wrong with it."""
+    """A schedule with an impossible step, or an impossible protocol. The message says which and why."""
 
 
 class Event(NamedTuple):
     """One step. `actor`: "driver 1", "task 2", "consumer 1", "network", "broker" or "supervisor".
 
-    `batch` and `row` count from 0. `request` and `whose` say what the network carries and for whom; `whose` is also
-    whom the supervisor starts. `answer` is what came back. `sees` are the records that a read_committed reader sees
-    afterwards, where the step has changed that. `sequence` is the number that an idempotent producer gave to a record.
+    `batch` and `row` count from 0. `request` and `whose` are the request that the network delivers, and its sender;
+    `whose` is also the driver that the supervisor starts. `answer` is what came back. `sees` are the records that a
+    read_committed reader sees afterwards, if the step has changed that. `sequence` is an idempotent producer's number.
     """
 
     actor: str
@@ -102,7 +108,7 @@ class Event(NamedTuple):
 
 
 def filled(words: str, event: Event) -> str:
-    """Fill an event's fields into words about it. What it does not say is left out: how far a batch goes, or which."""
+    """Fill an event's fields into words about it, without the parts whose fields the event lacks."""
     if event.row is None:
         words = words.removesuffix(", up to record {row}")
     if event.batch is None:
@@ -113,7 +119,7 @@ def filled(words: str, event: Event) -> str:
 
 
 class Schedule(NamedTuple):
-    """The events in their order, of the stage `stage`, and the anomaly that they show, if any."""
+    """The events of a stage in their order, and the anomaly that they show, if any."""
 
     stage: str
     events: tuple[Event, ...]
@@ -124,13 +130,13 @@ class Schedule(NamedTuple):
         return "\n".join([f"{self.stage}: {self.anomaly or 'no anomaly'}", *lines])
 
     def to_json(self) -> str:
-        """Return the schedule as JSON; what an event does not say is left out."""
+        """Return the schedule as JSON, without the fields that an event lacks."""
         events = [{k: v for k, v in event._asdict().items() if v not in (None, "")} for event in self.events]
         return json.dumps({"stage": self.stage, "anomaly": self.anomaly, "events": events}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Schedule:
-        """Read what `to_json` wrote. Raises ScheduleError, which names the step."""
+        """Read what `to_json` wrote. Raises ScheduleError."""
         try:
             fields: dict[str, Any] = json.loads(text)
             listed, stage, anomaly = fields["events"], fields["stage"], fields.get("anomaly")
@@ -143,7 +149,7 @@ class Schedule(NamedTuple):
 
 def _event(n: int, fields: Any) -> Event:
     if not isinstance(fields, dict) or not {"actor", "action"} <= fields.keys() <= set(Event._fields):
-        raise ScheduleError(f"step {n}: an event has an actor, an action, and of {', '.join(Event._fields[2:])} some")
+        raise ScheduleError(f"step {n}: an event has an actor, an action, and may have {', '.join(Event._fields[2:])}")
     event = Event(**fields)
     if event.sees is not None:
         event = event._replace(sees=tuple(event.sees))
@@ -154,16 +160,16 @@ def _event(n: int, fields: Any) -> Event:
     known = {"program": REQUESTS + OWN_STEPS + STRIKES, "network": NETWORK, "broker": BROKER}
     known["supervisor"] = (*SUPERVISOR, "run the stage again")
     if actor not in known:
-        raise ScheduleError(f"step {n}: nobody is called {event.actor!r}; there are driver 1, driver 2, …, network, …")
+        raise ScheduleError(f"step {n}: there is no actor {event.actor!r}; there are driver 1, driver 2, …, network, …")
     if event.action not in known[actor]:
         raise ScheduleError(f"step {n}: {event.actor} cannot {event.action!r}; it can: {', '.join(known[actor])}")
     if actor == "network" and (event.request not in REQUESTS or not PROGRAM.fullmatch(str(event.whose))):
-        raise ScheduleError(f"step {n}: the network carries a program's request: one of {', '.join(REQUESTS)}")
+        raise ScheduleError(f"step {n}: the network delivers a program's request: one of {', '.join(REQUESTS)}")
     return event
 
 
 def check_order(events: Sequence[Event]) -> None:
-    """Raise ScheduleError where a program acts before it is started, or a request arrives that was not held."""
+    """Raise ScheduleError if a program acts before it is started, or a request arrives that was not sent."""
     held = set()
     started = {each.actor for each in events if re.fullmatch(r"(driver|producer|consumer) 1|task \d+", each.actor)}
     for n, event in enumerate(events, 1):
@@ -182,9 +188,9 @@ def check_order(events: Sequence[Event]) -> None:
 
 
 def compact(moves: Iterable[Event]) -> tuple[Event, ...]:
-    """Make one event of each request that is delivered at once; note who crashes and who wakes up.
+    """Make one event of each request that is delivered at once, and add the crashes and awakenings.
 
-    A program that does nothing once another has been started has crashed; one that does has only been asleep.
+    A program that does nothing after another was started has crashed. If it does something later, it was asleep.
     """
     events: list[Event] = []
     for move in moves:

@@ -1,6 +1,6 @@
-"""What the lab's pictures are made of: SVG as text, the same byte for byte each time, without a browser.
+"""The parts of the lab's pictures: SVG as text, made without a browser, with the same bytes each time.
 
-The background is white whatever is around it, so that a picture can be read in the light, in the dark and in print.
+The background is always white, so that a picture can be read on a light page, on a dark page and in print.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from html import escape
 from labs.equipment.plain_text import plain
 
 INK, FAINT, BLUE, RED, GREEN, ORANGE = "#222222", "#BBBBBB", "#0072B2", "#D55E00", "#009E73", "#E69F00"
-GREY, PALE, DARK_RED = "#595959", "#F2F2F2", "#A84300"  # of words beside the matter, of a box, of small words in red
-
+GREY, DARK_RED, DARK_GREEN = "#595959", "#A84300", "#00654A"  # for words, which need more contrast than lines
+PALE, PALE_BLUE = "#F2F2F2", "#E5F1F8"  # the ground of a box
 
 LONGEST = 1_000_000  # characters of a picture's words
 
 
 class Drawing(str):
-    """An SVG document, which a notebook shows as a picture, and as its words where it shows no pictures."""
+    """An SVG document. A notebook shows it as a picture, or as its words where it shows no pictures."""
 
     words = ""
 
     def _repr_html_(self) -> str:
-        # As an image, since JupyterLab shows no SVG in a notebook that it does not trust, such as one just cloned.
+        # As an image, since JupyterLab shows no SVG in a notebook that it does not trust, such as a fresh clone's.
         picture = base64.b64encode(self.encode()).decode()
         return f'<img src="data:image/svg+xml;base64,{picture}" alt="{escape(self.words)}">'
 
@@ -33,7 +33,7 @@ class Drawing(str):
 
 
 def document(width: int, height: int, title: str, words: str, parts: Iterable[str], size: int = 13) -> Drawing:
-    """Return the parts as a picture with a title, and with the words that say the same."""
+    """Return the parts as a picture with a title, and with words that say the same."""
     words = plain(words, LONGEST)
     drawing = Drawing(
         "\n".join(
@@ -65,7 +65,7 @@ def text(
     weight: str = "normal",
     first: str = "",
 ) -> str:
-    """Write words on a white edge, so that a line beneath does not spoil them; `first` comes before them, in bold."""
+    """Write words with a white edge, which keeps them readable on a line. `first` comes before them, in bold."""
     bold = f'<tspan font-weight="bold">{escape(plain(first))}</tspan>: ' if first else ""
     return (
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" fill="{colour}" font-weight="{weight}" '
@@ -79,7 +79,7 @@ def line(x1: int, y1: int, x2: int, y2: int, colour: str, width: float = 1.5, da
 
 
 def arrow(x1: int, y1: int, x2: int, y2: int, dashes: str = "", colour: str = BLUE) -> str:
-    """Draw an arrow that runs along a row or a column."""
+    """Draw a horizontal or vertical arrow."""
     if y1 == y2:
         back = -9 if x2 > x1 else 9
         shaft, head = (x2 + back * 2 // 3, y2), f"l {back} -5 v 10 z"

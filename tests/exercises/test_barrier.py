@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labs.exercises.checker.barrier_table import NoTable, answers, from_table
+from labs.exercises.checker.barrier_table import answers, from_table
+from labs.exercises.checker.scenario import NoTable
 from labs.exercises.solutions.barrier import on_barrier
 from labs.schedules.barrier import explore_orders
 from labs.schedules.barrier_steps import RULES

@@ -9,10 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from labs.exercises.checker.check import UnknownExercise, check
-from labs.exercises.checker.finding import Finding, Grade
 from labs.exercises.checker.report import Report
-from labs.exercises.checker.scenario import Lab
-from labs.exercises.checker.source_code import NoSource, read_source
+from labs.exercises.checker.scenario import Finding, Grade, Lab
+from labs.exercises.checker.student_module import NoSource, read_source
 from labs.exercises.checker.student_process import Limits, StudentProcess
 from labs.exercises.commit_order import EXERCISE
 from tests.processes import runs

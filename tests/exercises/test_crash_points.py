@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from labs.exercises.checker.clients import ExerciseDatabase
-from labs.exercises.checker.crash_points import CrashPoints, _brief
-from labs.exercises.checker.journal import RunJournal, read_journal
+from labs.exercises.checker.crash_points import CrashPoints, RunJournal, _brief, read_journal
 
 
 @pytest.mark.parametrize(

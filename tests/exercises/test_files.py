@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from labs.exercises.checker.crash_points import CrashPoints
-from labs.exercises.checker.files import ExerciseFiles
-from labs.exercises.checker.journal import RunJournal, read_journal
+from labs.exercises.checker.clients import ExerciseFiles
+from labs.exercises.checker.crash_points import CrashPoints, RunJournal, read_journal
 from labs.exercises.checker.scenario import Lab
 from labs.exercises.file_manifest import CHANGED, TORN, PublishedFiles, visible
 

@@ -19,15 +19,15 @@ from labs.commands.check import add_arguments
 from labs.exercises import solutions
 from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.check import find_exercise
-from labs.exercises.checker.finding import Finding, Grade
-from labs.exercises.checker.graders import (
+from labs.exercises.checker.report import (
     VISIBILITIES,
+    Report,
     as_gradescope,
     github_lines,
     without_commands,
     write_summary,
 )
-from labs.exercises.checker.report import Report
+from labs.exercises.checker.scenario import Finding, Grade
 from labs.exercises.commit_order import EXERCISE
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,8 @@ import pytest
 from labs.commands.main import main
 from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.check import check, find_exercise
-from labs.exercises.checker.finding import Finding, Grade
 from labs.exercises.checker.report import Report
-from labs.exercises.checker.scenario import HINTS
+from labs.exercises.checker.scenario import HINTS, Finding, Grade
 from labs.exercises.checker.student_process import Run
 from labs.exercises.exactly_once_sink import NO_MARKER, NOT_READ, OUTSIDE, what_became_of_the_marker
 

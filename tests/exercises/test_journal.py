@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from labs.exercises.checker.journal import LONGEST, NOT_WRITTEN, RunJournal, TornJournal, read_journal
+from labs.exercises.checker.crash_points import LONGEST_EVENT, NOT_WRITTEN, RunJournal, TornJournal, read_journal
 
 
 @pytest.fixture
@@ -61,14 +61,14 @@ def test_journal_that_is_a_directory_is_said(path):
 
 def test_what_an_event_says_is_cut(path):
     RunJournal(path, 0.0).write("call", "x" * 10_000_000)
-    assert len(read_journal(path)[-1]["what"]) == LONGEST
+    assert len(read_journal(path)[-1]["what"]) == LONGEST_EVENT
 
 
 @pytest.mark.bench
 def test_run_that_cannot_write_its_journal_any_more_ends_at_once(tmp_path):
     program = f"""
 import os, resource, signal
-from labs.exercises.checker.journal import RunJournal
+from labs.exercises.checker.crash_points import RunJournal
 journal = RunJournal({str(tmp_path / "journal")!r}, 0.0)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))  # the disk is full in the middle of the second event

@@ -1,7 +1,7 @@
 """What a student is told about the scenarios that did not pass."""
 
-from labs.exercises.checker.finding import Finding, Grade
 from labs.exercises.checker.report import Report
+from labs.exercises.checker.scenario import Finding, Grade
 
 
 def failed(scenario: str, symptom: str, detail: str, hint: str = "") -> Finding:

@@ -1,4 +1,4 @@
-"""Every solution is judged in a lesson, and every typical wrong one fails for its stated reason."""
+"""Every solution is judged, most of them in a lesson, and every typical wrong one fails for its stated reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.check import check
+from labs.exercises.checker.student_module import solution_of
 from tests.lessons import lessons
 from tests.tiers import in_tiers
 
 WRONG = sorted((Path(__file__).parent / "wrong").glob("*.py"))
-# One for each exercise, and each way to go wrong: what is quick to find.
+# One for each exercise, and each way to go wrong: what is quick to find. None of the capstone is.
 SHORT = (
     "barrier__counts_on_until_the_last",
     "batch_protocol__fences_once",
@@ -28,6 +29,7 @@ SHORT = (
     "transactional_copy__never_ends_its_last_transaction",
     "two_phase__aborts_everything",
 )
+IN_NO_LESSON = ("one_transaction", "capstone")
 STATED = re.compile(r"Caught: (?P<symptom>.+?)\. Scenario: (?P<scenario>.+?)\.$")
 
 pytestmark = pytest.mark.timeout(900)
@@ -40,7 +42,14 @@ def stated(file: Path) -> re.Match:
     return found
 
 
-@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in IN_NO_LESSON if name != "capstone"])  # it has a test of its own
+def test_solution_passes(name, broker):
+    report = check(name, solution_of(name), servers=broker.bootstrap_servers)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("name", [name for name in EXERCISES if name not in IN_NO_LESSON])
 def test_solution_is_judged_and_asserted_in_a_lesson(name):
     """tests/test_notebooks.py runs the lesson; to judge the same again here would take minutes and find nothing."""
     judged = re.compile(rf'check\("{name}", In.*?(\w+) = own_or_reference\(.*?assert[^#]*\b\1\.passed', re.DOTALL)

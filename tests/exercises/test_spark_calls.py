@@ -20,7 +20,7 @@ def noted(progress) -> list[tuple]:
 def test_query_that_had_nothing_left_to_do_says_nothing_of_its_state():
     assert noted(None) == []
     run: Any = SimpleNamespace(events=[])
-    assert "nobody has seen its state" in forgets(run)
+    assert "its state is unknown" in forgets(run)
 
 
 def test_rows_of_all_operators_are_noted():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.exercises.checker.timeline import GAP, LONGEST, RESTART, timeline
+from labs.exercises.checker.report import GAP, LONGEST, RESTART, timeline
 
 
 def events(*runs: list[str]) -> list[tuple[int, dict]]:

@@ -10,15 +10,14 @@ import tempfile
 import pytest
 
 from exactly_once_kafka.points import FAULT_POINTS
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess
-from labs.faults.spare import HotSpare
-from labs.faults.supervisor import Supervisor
+from labs.faults.supervisor import HotSpare, Supervisor
 
 KILLS = 4
 
@@ -72,6 +71,7 @@ def test_seeded_sigkills_at_least_once_lose_nothing_and_double_what_the_checkpoi
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_zombie_woken_after_its_successor_committed_is_fenced(job_options, classroom_log):
     job_options["transaction_timeout_ms"] = 600_000  # or a slow machine's broker would end the transaction first
     with JobProcess((Fault("before_commit", 5, "pause"),), **job_options) as zombie:

@@ -6,19 +6,21 @@ import pytest
 from kafka.protocol.producer import produce, transaction
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from labs.faults.kafka_contents import (
+from labs.faults.kafka_messages import (
     Batch,
     End,
     Granted,
     Record,
+    Request,
+    RequestHeader,
     Written,
     read_batches,
     read_end,
     read_ended,
     read_granted,
+    read_request,
     read_written,
 )
-from labs.faults.kafka_framing import Request, RequestHeader, read_request
 
 # Caught on the way between librdkafka 2 and Kafka 4, the client id being "driver 1 of sink".
 PRODUCE = (
@@ -104,7 +106,7 @@ def test_ends_and_epochs_are_read_in_every_version(version):
 @pytest.mark.parametrize(
     ("version", "frame", "why"),
     [
-        (13, bytes.fromhex(PRODUCE), "it names topics by their ids only"),
+        (13, bytes.fromhex(PRODUCE), "it names topics only by their ids"),
         (10, bytes.fromhex(COMPRESSED), "lz4 compression codec not found"),
         (10, bytes.fromhex(PRODUCE)[:60], ""),
         (10, produce_request(10, batch()[:-1]), "its records end in the middle of a batch"),

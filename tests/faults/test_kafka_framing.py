@@ -6,7 +6,7 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import produce, transaction
 
-from labs.faults.kafka_framing import Answer, Request, RequestHeader, correlation_id, read_request
+from labs.faults.kafka_messages import Answer, Request, RequestHeader, correlation_id, read_request
 
 TRANSACTIONAL = {
     Request.PRODUCE: (produce.ProduceRequest, range(3, 14)),
@@ -66,7 +66,7 @@ def test_other_requests_are_read_as_far_as_their_client_id():
     "frame", [b"", b"\x00\x00\x00\x02\x00\x00", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x7f\x7f\x7f\x7f"]
 )
 def test_what_is_not_a_request_is_refused(frame):
-    with pytest.raises(ValueError, match="no Kafka request in plain text"):
+    with pytest.raises(ValueError, match="not a Kafka request in plain text"):
         read_request(frame)
 
 

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.node import answers, require_free
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.faults.network_fault import exchange
 from labs.faults.proxy import Passage, Proxy, Request, Sighting, proxied_broker
 from labs.faults.proxy_server import ProxyServer
@@ -162,7 +162,7 @@ def read_with_kafka_python(proxy: Proxy, topic: str) -> list[bytes]:
 
 @pytest.mark.bench
 @pytest.mark.parametrize("send_all", [send_with_confluent_kafka, send_with_kafka_python])
-@pytest.mark.parametrize("read_all", [read, read_with_kafka_python])
+@pytest.mark.parametrize("read_all", [read, pytest.param(read_with_kafka_python, marks=pytest.mark.long)])
 def test_traffic_passes_unchanged(proxy, topic, send_all, read_all):
     random_ = random.Random(1)
     sizes = [0, 1, 900_000, *(random_.randrange(20_000) for _ in range(997))]

@@ -13,14 +13,13 @@ import pytest
 
 from labs.commands.hot_spare import BadOrder, Orders
 from labs.commands.run import add_options
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
 from labs.evidence.readers.transactions import read_ends, read_producers, read_transactions
 from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess, NotASpare
-from labs.faults.spare import HotSpare
-from labs.faults.supervisor import Supervisor
+from labs.faults.supervisor import HotSpare, Supervisor
 from tests.processes import next_line
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +57,7 @@ def test_spare_touches_nothing_while_the_driver_lives_and_goes_on_from_its_check
 ):
     servers = job_options["bootstrap_servers"]
     job_options["transaction_timeout_ms"] = 600_000  # or a slow machine's broker would end the transaction first
-    faults = (Fault("mid_transaction", 4, "pause"), Fault("mid_transaction", 8, "kill"))
+    faults = (Fault("mid_rows", 4, "pause"), Fault("mid_rows", 8, "kill"))
     with JobProcess(faults, **job_options) as driver:
         eventually(lambda: driver.paused, timeout=300)
         before = all_that_kafka_knows(job_options)
@@ -76,7 +75,7 @@ def test_spare_touches_nothing_while_the_driver_lives_and_goes_on_from_its_check
             assert 0 < visible < len(classroom_log.expected)
             spare.take_over(**job_options)
             assert not spare.is_warm
-            with pytest.raises(NotASpare, match="has been told already"):
+            with pytest.raises(NotASpare, match="has taken over already"):
                 spare.take_over(**job_options)
             spare.wait(300)
             assert spare.events()[1] == {"event": "begins", "batch": 8}
@@ -86,6 +85,7 @@ def test_spare_touches_nothing_while_the_driver_lives_and_goes_on_from_its_check
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_spare_ends_at_ctrl_c(
     job_options, classroom_log
 ):
@@ -119,7 +119,7 @@ def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_
 @pytest.mark.long
 def test_what_cannot_be_told_is_refused_and_what_cannot_be_read_is_one_line():
     with JobProcess(warm=True) as spare:
-        with pytest.raises(ValueError, match="SPARK_MASTER in it, is given to a spare when it is started"):
+        with pytest.raises(ValueError, match="a spare gets its environment, with SPARK_MASTER, when it is started"):
             spare.take_over(environment={"SPARK_MASTER": "local[1]"})
         spare.take_over(checkpoint="here", colour="red")
         with pytest.raises(
@@ -131,7 +131,7 @@ def test_what_cannot_be_told_is_refused_and_what_cannot_be_read_is_one_line():
 
 @pytest.mark.long
 def test_only_a_warm_job_takes_over_and_it_is_told_nothing_before(job_options):
-    with pytest.raises(ValueError, match="told its faults and options when it is to take over"):
+    with pytest.raises(ValueError, match="gets its faults and options from take_over"):
         JobProcess(warm=True, **job_options)
     with JobProcess(**job_options) as job, pytest.raises(NotASpare, match="was not started warm"):
         job.take_over(**job_options)

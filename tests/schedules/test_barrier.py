@@ -29,11 +29,12 @@ from labs.schedules.barrier_steps import (
     barrier_data,
     barrier_steps,
     counts_on_until_the_last,
+    draw_barrier_job,
+    draw_barriers,
     records_what_is_under_way,
     script,
     stores_at_the_first,
 )
-from labs.schedules.pictures.barrier import draw_barrier_job, draw_barriers
 
 
 def never_unblocks(task, channel):

@@ -6,7 +6,7 @@ import pytest
 from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.schedules.barrier_steps import barrier_data, barrier_steps, script
 from tests.browser import complaints, findings_of_axe, set_scheme, wait_for
 

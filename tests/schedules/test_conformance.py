@@ -12,11 +12,12 @@ import pytest
 
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.plan import spelled
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from labs.pipeline.protocols import marker_ignored
 from labs.schedules.conformance import WALKED, Walk, conforms, walk
 from labs.schedules.model.checker import explore
 from labs.schedules.model.state import Marker
 from labs.schedules.replay.bench import replay_bench
-from labs.schedules.replay.gated_sink import GatedSink
 from labs.schedules.schedule import Event, Schedule
 
 WALKS = range(1, 7)
@@ -71,7 +72,7 @@ def test_nothing_is_found_in_what_is_walked_through():
 
 @pytest.mark.long
 def test_sink_that_does_not_decide_is_told_from_the_model(kafka, spark, monkeypatch):
-    monkeypatch.setattr(GatedSink, "decide", lambda *_: False)
+    monkeypatch.setattr(ExactlyOnceKafkaSink, "protocol", staticmethod(marker_ignored))
     drawn = next(each for each in map(walk, itertools.count(1)) if any(map(finds_its_batch, each.schedule.events)))
     assert conforms(drawn, kafka, spark)
 

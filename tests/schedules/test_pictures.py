@@ -10,10 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from exactly_once_kafka.points import FAULT_POINTS
-from labs.schedules.pictures.batch import draw_batch
-from labs.schedules.pictures.coordinator import draw_coordinator
-from labs.schedules.pictures.one_step import draw_commits, draw_readers
-from labs.schedules.pictures.pipeline import draw_pipeline
+from labs.schedules.pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -83,7 +80,7 @@ def test_what_comes_after_a_crash_does_not_happen(point):
     assert not any(later in words for later in FAULT_POINTS[FAULT_POINTS.index(point) + 1 :])
     assert "note, in the checkpoint" not in words
     pale = [box for box in ElementTree.fromstring(draw_batch(point)).iter(f"{SVG}rect") if box.get("stroke-dasharray")]
-    assert len(pale) == {"before_write": 5, "mid_transaction": 4, "before_commit": 2}.get(point, 1)
+    assert len(pale) == {"before_rows": 5, "mid_rows": 4, "before_commit": 2}.get(point, 1)
 
 
 def test_batch_without_a_transaction_has_no_marker():
@@ -94,8 +91,8 @@ def test_batch_without_a_transaction_has_no_marker():
 @pytest.mark.parametrize(
     ("point", "transaction", "why"),
     [
-        ("at_noon", True, "no fault point 'at_noon'; there are before_write, mid_transaction, before_commit, "),
-        ("before_commit", False, "no fault point 'before_commit' without a transaction; there are before_write, "),
+        ("at_noon", True, "no fault point 'at_noon'; there are before_rows, mid_rows, before_commit, "),
+        ("before_commit", False, "no fault point 'before_commit' without a transaction; there are before_rows, "),
     ],
 )
 def test_crash_that_cannot_be_is_one_clear_line(point, transaction, why):

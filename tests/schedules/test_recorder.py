@@ -17,7 +17,7 @@ from labs.evidence.readers.results import read_to_end
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
 from labs.schedules.diagram import draw
-from labs.schedules.recorder import Recorder
+from labs.schedules.recording import Recorder
 from labs.schedules.schedule import HELD, Event, Schedule
 
 D1, D2, NET = "driver 1", "driver 2", "network"
@@ -307,7 +307,7 @@ def test_sink_whose_commit_is_held_and_arrives_in_the_middle_of_the_next_batch(s
     def strike(point, batch):
         if (point, batch) == ("before_commit", 0):
             held.append(lane.hold(Request.END_TXN))
-        if (point, batch) == ("mid_transaction", 1):
+        if (point, batch) == ("mid_rows", 1):
             held[0].deliver()
 
     with lane.recorder:
@@ -323,8 +323,9 @@ def test_sink_whose_commit_is_held_and_arrives_in_the_middle_of_the_next_batch(s
         yield from (Event(D1, "commit", n, None, epoch, answer) for answer in commits)
         yield Event(D1, "note", n)
 
-    # The epoch for the next batch is asked for in the background, before or after the last one is noted.
-    plain = [event._replace(sees=None) for event in recorded.events if event.batch is not None]
+    # The epoch for the next batch is asked for in the background, before or after the last one is noted. Of the one for
+    # batch 3, which does not come, something may have been seen.
+    plain = [event._replace(sees=None) for event in recorded.events if event.batch in range(3)]
     plain.remove(carried("deliver", "commit", 0, None, 0, "fenced"))
     by_batch = sorted(plain, key=lambda event: event.batch or 0)
     assert by_batch == [*batch(0, 0, HELD, "ok"), *batch(1, 1, "ok"), *batch(2, 2, "ok")]

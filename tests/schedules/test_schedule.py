@@ -47,14 +47,14 @@ def test_driver_that_never_acts_again_has_crashed_and_one_that_does_wakes_up():
     ("event", "why"),
     [
         ({"actor": "driver 1", "action": "explode"}, "step 1: driver 1 cannot 'explode'; it can: fence, read marker"),
-        ({"actor": "gremlin", "action": "commit"}, "step 1: nobody is called 'gremlin'"),
+        ({"actor": "gremlin", "action": "commit"}, "step 1: there is no actor 'gremlin'"),
         ({"actor": "driver 1"}, "step 1: an event has an actor, an action"),
         (
             {"actor": "driver 1", "action": "commit", "batch": "last"},
             "step 1: batch, row, epoch and sequence are whole",
         ),
         ({"actor": "driver 1", "action": "commit", "colour": 1}, "step 1: an event has an actor, an action"),
-        ({"actor": "network", "action": "deliver"}, "step 1: the network carries a program's request"),
+        ({"actor": "network", "action": "deliver"}, "step 1: the network delivers a program's request"),
         ({"actor": "driver 2", "action": "commit", "batch": 0}, "step 1: driver 2 was not started"),
         (
             {"actor": "network", "action": "deliver", "request": "commit", "whose": "driver 1", "batch": 7},

@@ -13,12 +13,22 @@ import pytest
 
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
-from labs.schedules.timeline.course import CRASH, FAULTS, LOST_ACKNOWLEDGEMENT, course_of
-from labs.schedules.timeline.data import timeline_data
-from labs.schedules.timeline.places import PLACES, STATIONS
-from labs.schedules.timeline.switches import BATCHES, LABELS, PRESETS, ROWS, Switches, every_switching
-from labs.schedules.timeline.timeline import timeline
-from labs.schedules.timeline.verdict import Verdict, judge, seen_by_reader
+from labs.schedules.timeline.course import (
+    BATCHES,
+    CRASH,
+    FAULTS,
+    LABELS,
+    LOST_ACKNOWLEDGEMENT,
+    PLACES,
+    PRESETS,
+    ROWS,
+    STATIONS,
+    Switches,
+    course_of,
+    every_switching,
+)
+from labs.schedules.timeline.timeline import timeline, timeline_data
+from labs.schedules.timeline.words import Verdict, judge, seen_by_reader
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING = tuple(range(BATCHES * ROWS))
@@ -194,7 +204,7 @@ def test_data_fit_into_a_notebook():
 
 @pytest.mark.bench
 def test_same_data_in_another_process():
-    code = "import json; from labs.schedules.timeline.data import timeline_data as d; print(json.dumps(d()))"
+    code = "import json; from labs.schedules.timeline.timeline import timeline_data as d; print(json.dumps(d()))"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert digest(ran.stdout.strip()) == digest(json.dumps(timeline_data()))
 
@@ -205,14 +215,14 @@ def digest(text: str) -> str:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_where_there_are_no_widgets_there_is_a_picture_and_words(name):
-    widget = timeline(name, place="mid_transaction")
+    widget = timeline(name, place="mid_rows")
     shown = widget._repr_mimebundle_()
     bundle = shown[0] if isinstance(shown, tuple) else shown
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/html"].startswith('<img data-timeline="{&quot;shown&quot;: ')
     assert 'src="data:image/svg+xml;base64,' in bundle["text/html"]
     lines = bundle["text/plain"].splitlines()
-    assert lines[0] == "batch 1, amid the rows (mid_transaction): the job crashes."
+    assert lines[0] == "batch 1, amid the rows (mid_rows): the job crashes."
     assert lines[2].startswith("Then a reader sees 0, 1, 2, 3")
     assert lines[-2].startswith("In the end a reader sees")
     assert widget.still().words == bundle["text/plain"] == repr(widget)
@@ -222,7 +232,7 @@ def test_where_there_are_no_widgets_there_is_a_picture_and_words(name):
     ("arguments", "why"),
     [
         ({"stage": "magic"}, "there is no stage 'magic'; there are: no checkpoint, "),
-        ({"place": "at_noon"}, "there is no place 'at_noon'; there are 0 to 17 and before_write, "),
+        ({"place": "at_noon"}, "there is no place 'at_noon'; there are 0 to 17 and before_rows, "),
         ({"place": 18}, "there is no place 18; "),
         ({"fault": "flood"}, "there is no fault 'flood'; there are: crash, lost acknowledgement"),
         ({"only": ["luck"]}, "there is no switch 'luck'; there are: checkpoint, "),

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 
 import pytest
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
-from labs.equipment.eventually import eventually
-from labs.schedules.timeline.course import CRASH, LOST_ACKNOWLEDGEMENT
-from labs.schedules.timeline.data import timeline_data
-from labs.schedules.timeline.places import PLACES
-from labs.schedules.timeline.publish import script
-from labs.schedules.timeline.switches import LABELS, PRESETS, Switches
-from labs.schedules.timeline.timeline import timeline
+from labs.equipment.waiting import eventually
+from labs.schedules.timeline.course import (
+    BATCHES,
+    CRASH,
+    LABELS,
+    LOST_ACKNOWLEDGEMENT,
+    PLACES,
+    PRESETS,
+    STATIONS,
+    Switches,
+)
+from labs.schedules.timeline.timeline import script, timeline, timeline_data
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.bench
@@ -79,8 +85,12 @@ def handle(browser):
 
 def x_of(browser, place: int) -> float:
     """Return where a place is on the screen."""
-    frame = browser.execute_script("const r = document.querySelector('.eo-track').getBoundingClientRect(); return r")
-    return frame["left"] + PLACES[place].at * frame["width"]
+    last = max(0, math.ceil(PLACES[place].at * len(STATIONS) * BATCHES) - 1)  # the step that has begun there
+    step = browser.execute_script(
+        "return document.querySelectorAll('.eo-step')[arguments[0]].getBoundingClientRect()", last
+    )
+    gap = 2  # between a step and the place after it
+    return step["left"] + step["width"] / 2 if PLACES[place].station == "half" else step["right"] + gap
 
 
 def test_crash_is_dragged_by_mouse(page):
@@ -99,9 +109,9 @@ def test_crash_is_dragged_by_mouse(page):
 def test_a_click_takes_the_crash_to_the_nearest_place(page):
     browser = page()
     track = browser.find_element(By.CSS_SELECTOR, ".eo-track")
-    middle = x_of(browser, 0) + (x_of(browser, LAST) - x_of(browser, 0)) / 2
+    middle = track.rect["x"] + track.rect["width"] / 2
     ActionChains(browser).move_to_element(track).click().perform()
-    nearest = min(range(len(PLACES)), key=lambda n: abs(PLACES[n].at - 0.5))
+    nearest = min(range(len(PLACES)), key=lambda n: abs(x_of(browser, n) - middle))
     assert abs(x_of(browser, nearest) - middle) < 40
     assert_shows(browser, PRESETS["at least once"], nearest)
 
@@ -169,7 +179,7 @@ def test_keyboard_alone_suffices(page):
 
 @pytest.mark.parametrize("number", range(len(LABELS)))
 def test_switch_is_turned_by_a_click(page, number):
-    browser, switches = page("no checkpoint", place="mid_transaction"), PRESETS["no checkpoint"]
+    browser, switches = page("no checkpoint", place="mid_rows"), PRESETS["no checkpoint"]
     place = next(n for n, each in enumerate(PLACES) if each.batch == 1 and each.station == "half")
     boxes = browser.find_elements(By.CSS_SELECTOR, "[type=checkbox]")
     boxes[number].click()
@@ -216,7 +226,7 @@ def test_who_sees_badly_can_use_it(page, browser, scheme, stage):
     assert dark == (scheme == "dark")
 
 
-@pytest.mark.parametrize("width", [1280, 700])
+@pytest.mark.parametrize("width", [1280, 700, 390])
 def test_nothing_is_cut_off_or_laid_over_something_else(page, browser, width):
     browser.set_window_size(width, 900)
     page("the sink")

@@ -1,20 +1,17 @@
-"""What a student's on_barrier does, as a table: it is called in the student's process, and judged outside of it."""
+"""A student's on_barrier as a table: the student's process calls the function, and the checker judges the table."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from labs.exercises.checker.scenario import NoTable
 from labs.schedules.barrier import OnBarrier, Task, TaskState, barriers_together, explore_orders
 
 SETS = ("arrived", "blocked", "recording")
 
 
-class NoTable(ValueError):
-    """The table is none that a run has written."""
-
-
 def answers(function: OnBarrier) -> list[list[Any]]:
-    """Return [task, channel, state before, state after] for every situation that comes up. Raises what it raises."""
+    """Return [task, channel, state before, state after] for every situation. Raises what the function raises."""
     table: dict[tuple[str, str, TaskState], TaskState] = {}
 
     def noted(task: Task, channel: str) -> object:
@@ -28,7 +25,7 @@ def answers(function: OnBarrier) -> list[list[Any]]:
 
 
 def from_table(table: object) -> OnBarrier:
-    """Return a function that does what the table says. Raises NoTable, when it is called for what is not in it, too."""
+    """Return a function that does what the table says. Raises NoTable, as the function does for a missing situation."""
     try:
         known = {(name, channel, _state(before)): _state(after) for name, channel, before, after in table}  # type: ignore[attr-defined]
     except (TypeError, ValueError, AttributeError, LookupError) as error:

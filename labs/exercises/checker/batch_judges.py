@@ -1,7 +1,7 @@
-"""The judges of a student's batch: what it returned, one driver alone, every interleaving, and the real Kafka.
+"""The judges of a student's protocol: of its steps, of one driver alone, of every interleaving, and on the real Kafka.
 
-Guarantee: passed means that the model tried all schedules within its bounds, and that Kafka did as the model says in
-some of them. Where it stops: two batches of two records, two drivers, and the faults of `Stage.luck`, each once.
+Guarantee: passed means that the model tried all schedules within its bounds, and that Kafka did what the model says
+in some of them. Limitations: two batches of two records, two drivers, and the faults of `Stage.faults`, each once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 from labs.evidence.auditor.verdict import Audit
-from labs.exercises.checker.batch_steps import NoBatch, Unreadable, every_interleaving, stage_of, undisturbed
-from labs.exercises.checker.finding import DOUBLED, LOST, WRONG, Finding, Grade
+from labs.exercises.checker.batch_steps import every_interleaving, stage_of, undisturbed
+from labs.exercises.checker.protocol_table import NoProtocol
+from labs.exercises.checker.report import timeline
 from labs.exercises.checker.rounds import EXAMPLES, History, ended_badly
-from labs.exercises.checker.scenario import Lab, Scenario
-from labs.exercises.checker.timeline import timeline
+from labs.exercises.checker.scenario import DOUBLED, LOST, Finding, Grade, Lab, NoTable, Scenario
 from labs.schedules.conformance import played, walk
 from labs.schedules.model.checker import Explored
-from labs.schedules.model.kafka import Stage
+from labs.schedules.model.stage import Stage
 from labs.schedules.replay.bench import CannotPlay, ReplayBench, replay_bench
 from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import replay_on_kafka
@@ -27,25 +27,25 @@ from labs.schedules.schedule import Schedule
 
 WALKS = (1, 17)  # seeds
 OLDER = "with an older checkpoint"
-UNREADABLE = "unreadable"
 
 
 def the_steps(lab: Lab, scenario: Scenario) -> Finding:
-    """Call batch() in the student's process, and read what it returned."""
+    """Run publish(batch, has_epoch) in the student's process, in every situation, and read its steps."""
     began = time.time()
-    run = lab.process.run("batch", {}, began)
+    run = lab.process.run("publish", {}, began)
     finding = partial(scenario.finding, began, timeline=timeline([(1, event) for event in run.events]))
     if not run.well:
         return ended_badly(scenario, History([run]), began)
     [answer] = [event for event in run.events if event["kind"] == "answer"]
     try:
-        if answer["texts"] is None:
-            raise Unreadable(f"batch() returns a list of steps, and not {answer['what']}")
-        lab.kept["stage"] = stage_of(answer["texts"])
-    except NoBatch as error:
-        symptom = UNREADABLE if isinstance(error, Unreadable) else WRONG
-        return finding(grade=Grade.FAILED, symptom=symptom, detail=str(error))
-    return finding(grade=Grade.PASSED, detail=", ".join(answer["texts"]), timeline=[])
+        if symptom := answer.get("symptom"):
+            raise NoProtocol(str(symptom), answer["what"], str(answer.get("cause", "")))
+        stage = lab.kept["stage"] = stage_of(answer.get("table"))
+    except NoProtocol as error:
+        return finding(grade=Grade.FAILED, symptom=error.symptom, cause=error.cause, detail=str(error))
+    except NoTable as error:
+        return finding(grade=Grade.UNKNOWN, detail=str(error))
+    return finding(grade=Grade.PASSED, detail=", ".join(stage.steps), timeline=[])
 
 
 def nobody_disturbs(lab: Lab, scenario: Scenario) -> Finding:
@@ -60,7 +60,8 @@ def nobody_disturbs(lab: Lab, scenario: Scenario) -> Finding:
         symptom = "stuck"
     elif len(seen) < records:
         symptom = LOST
-    detail = f"one driver alone: {len(set(seen))} of {records} records are published"
+    refuses = ", and then it refuses" if state.refused else ""
+    detail = f"one driver alone: {len(set(seen))} of {records} records are published{refuses}"
     if not symptom:
         return scenario.finding(began, grade=Grade.PASSED, detail=detail)
     return scenario.finding(began, **_shown(schedule._replace(anomaly=symptom), records), detail=detail)
@@ -79,7 +80,7 @@ def in_every_interleaving(lab: Lab, scenario: Scenario) -> Finding:
 
 
 def on_kafka(lab: Lab, scenario: Scenario) -> Finding:
-    """Carry out on a Kafka of its own what the model found, or if that is nothing, random walks."""
+    """Replay on a Kafka of its own the schedule that the model found, or random walks if it found none."""
     began = time.time()
     stage, found = lab.kept["found"]
     with replay_bench() as bench:
@@ -106,7 +107,7 @@ def _replayed(stage: Stage, found: Explored, bench: ReplayBench) -> dict[str, An
 
 
 def _walked(stage: Stage, bench: ReplayBench) -> dict[str, Any]:
-    stage, steps = dataclasses.replace(stage, rows=1, drivers=3, luck=("deliver again", "lose")), 0
+    stage, steps = dataclasses.replace(stage, rows=1, drivers=3, faults=("deliver again", "lose")), 0
     for seed in WALKS:
         drawn = walk(seed, stage)
         with Player(stage, bench) as player:
@@ -119,7 +120,7 @@ def _walked(stage: Stage, bench: ReplayBench) -> dict[str, Any]:
 
 
 def _shown(schedule: Schedule, due: int) -> dict[str, Any]:
-    """Return what a finding tells of a schedule that went wrong, after which `due` records should be there."""
+    """Return the fields of a finding for a schedule that went wrong; `due` records should be visible after it."""
     seen = _seen(schedule)
     told = (
         f"in the end a read_committed reader sees records {', '.join(map(str, seen))}" if seen else "nothing is visible"

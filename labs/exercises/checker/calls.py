@@ -1,6 +1,6 @@
-"""How the student's function is called in its process: its tools are made, and handed in.
+"""Calls the student's function in its process, with the arguments that the exercise promises.
 
-Each of these is the `entry` of an exercise: (function, tools, points) -> None. They end by returning.
+Each function here is the `entry` of an exercise: (function, tools, points) -> None.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.exercises.checker.clients import ExerciseConsumer, ExerciseDatabase, exercise_producer, handler
+from labs.exercises.checker.clients import ExerciseConsumer, ExerciseDatabase, ExerciseFiles, exercise_producer, handler
 from labs.exercises.checker.crash_points import CrashPoints
-from labs.exercises.checker.files import ExerciseFiles
 from labs.exercises.checker.student_module import require_parameters
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def with_producer(function: Callable, tools: dict[str, Any], points: CrashPoints
 
 
 def with_files(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
-    """Call function(lines, batch_id, files) for each batch that is not noted as done, and note it, as Spark would."""
+    """Call function(lines, batch_id, files) for each batch that is not noted as done, then note it, as Spark would."""
     notes, files = Path(tools["notes"]), ExerciseFiles(points, tools["directory"])
     require_parameters(function, ([], 0, files), "lines, batch_id, files")
     points.journal.write("phase", "call")
@@ -50,8 +49,8 @@ def with_files(function: Callable, tools: dict[str, Any], points: CrashPoints) -
 
 
 def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
-    """Call function(prepared, decisions, finish), with what is open and what is decided at this moment."""
-    from labs.pipeline.two_phase.decision_log import DecisionLog
+    """Call function(prepared, decisions, finish) with the transactions open, and the decisions made, at this moment."""
+    from labs.pipeline.two_phase.coordinator import DecisionLog
     from labs.pipeline.two_phase.end_transaction import finish as end
     from labs.pipeline.two_phase.open_transactions import lingering
 
@@ -75,7 +74,7 @@ def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints
 
 def with_log(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
     """Call function(log, record) for each record that arrives."""
-    from labs.exercises.checker.partition_file import Arrival, Record, serve
+    from labs.exercises.checker.clients import Arrival, Record, serve
 
     require_parameters(function, (None, None), "log, record")
     points.journal.write("phase", "call")
@@ -84,18 +83,24 @@ def with_log(function: Callable, tools: dict[str, Any], points: CrashPoints) -> 
     serve(function, records, script, Path(tools["directory"]), points)
 
 
-def with_nothing(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
-    """Call function(), and write what it returned into the journal: its repr, and the texts if it is a list of them."""
-    require_parameters(function, (), "")
+def with_answers(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
+    """Call function(batch, has_epoch) in every situation, and write its steps, or why it is no protocol."""
+    from labs.exercises.checker.protocol_table import NoProtocol, described, table_of
+
     points.journal.write("phase", "call")
-    answer = function()
-    texts = list(map(str, answer)) if _are_texts(answer) else None
-    points.journal.write("call", f"{function.__name__}() → {answer!r}"[:300])
-    points.journal.write("answer", repr(answer)[:300], texts=texts)
+    try:
+        table = table_of(function)
+    except NoProtocol as error:
+        points.journal.write("call", str(error))
+        points.journal.write("answer", str(error), symptom=error.symptom, cause=error.cause)
+    else:
+        for line in described(table):
+            points.journal.write("call", line)
+        points.journal.write("answer", "", table=table)
 
 
 def with_barriers(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
-    """Call function(task, channel) in every situation that comes up, and write what it does into the journal."""
+    """Call function(task, channel) in every situation, and write what it does into the journal."""
     from labs.exercises.checker.barrier_table import answers
 
     require_parameters(function, (None, ""), "task, channel")
@@ -103,12 +108,8 @@ def with_barriers(function: Callable, tools: dict[str, Any], points: CrashPoints
     points.journal.write("answer", "", table=answers(function))
 
 
-def _are_texts(answer: Any) -> bool:
-    return isinstance(answer, list | tuple) and len(answer) <= 100 and all(isinstance(each, str) for each in answer)
-
-
 def _name(transaction: Any) -> str:
-    """Name a transaction in a few letters; all of a job have the same long prefix."""
+    """Return a short name of a transaction, without the long prefix that all of a job share."""
     return f"{transaction.transactional_id.split('-', 2)[-1]} (epoch {transaction.epoch})"
 
 

@@ -1,8 +1,8 @@
 """The checker: runs a student's code under each fault of an exercise, and judges.
 
-Guarantee: passed means that every scenario was run, struck where it should, and left what the auditor calls
-valid. Where it stops: the code is kept in a process of its own with limits of time and memory, which stops
-accidents and not attacks: grade the code of strangers in a container.
+Guarantee: passed means that every scenario ran, that its fault hit where it should, and that the auditor calls the
+outcome valid. Limitations: the code runs in a process of its own with limits of time and memory. That stops accidents,
+not attacks: grade code that you do not trust in a container.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from pathlib import Path
 
 from labs.equipment.plain_text import first_line
 from labs.exercises.catalogue import EXERCISES
-from labs.exercises.checker.finding import Finding, Grade
-from labs.exercises.checker.journal import NOT_JUDGED
+from labs.exercises.checker.crash_points import NOT_JUDGED
 from labs.exercises.checker.report import Report
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
-from labs.exercises.checker.source_code import read_source
+from labs.exercises.checker.scenario import Exercise, Finding, Grade, Lab, Scenario
+from labs.exercises.checker.student_module import read_source
 from labs.exercises.checker.student_process import StudentProcess
 
 
@@ -48,9 +47,9 @@ def check(
 ) -> Report:
     """Judge the code for exercise `name`: a .py or .ipynb file, executed cells (`In`), or the exercise's notebook.
 
-    A failed smoke scenario ends the check, as does any with `fail_fast`. `servers` is a Kafka to use; by default
-    one is started. `starting` is told each scenario, `judged` what was found. A scenario that cannot be judged is
-    unknown and says why. Raises UnknownExercise, NoSource, and what starting Kafka raises.
+    A failed smoke scenario ends the check; with `fail_fast`, any failed one does. `servers` is a Kafka to use; by
+    default one is started. `starting` gets the name of each scenario, `judged` its finding. A scenario that cannot be
+    judged is unknown, with the reason. Raises UnknownExercise, NoSource, and what starting Kafka raises.
     """
     began, exercise = time.monotonic(), find_exercise(name)
     code = read_source(name, source)
@@ -76,7 +75,7 @@ def check(
 
 
 def _judge(lab: Lab, scenario: Scenario) -> tuple[Finding, bool]:
-    """Return what a scenario found, and whether the judge failed: then nothing follows about the code."""
+    """Return a scenario's finding, and whether the judge itself failed, which says nothing about the code."""
     try:
         return scenario.judge(lab, scenario), False
     except Exception as error:

@@ -1,7 +1,14 @@
-"""What a student's function is handed: thin wrappers around the real clients, which pass the crash points.
+"""The arguments of a student's function: thin wrappers around real clients, files and a log, with crash points.
 
-`ExerciseConsumer` is confluent_kafka's Consumer of one partition, `ExerciseDatabase` is a sqlite3 connection,
-`handler` is a piece of work in the outside world that cannot be undone. Their other methods are the real ones.
+`ExerciseConsumer` wraps confluent_kafka's Consumer of one partition, `ExerciseDatabase` a sqlite3 connection; methods
+that are not wrapped are the real ones. `handler` is work in the outside world that cannot be undone.
+
+`ExerciseFiles` are real files, with a crash point in the middle of each: readers see the part of a file that is already
+written, and a rename is one step.
+
+`PartitionFile` is a partition's log in a file, with producers that send to it. Guarantee: the log, and the answers that
+the producers received, survive a SIGKILL. A producer that received no answer sends the record again, with the same
+number. Limitations: one partition, one record at a time, no epochs.
 """
 
 from __future__ import annotations
@@ -9,8 +16,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -132,7 +140,7 @@ def exercise_producer(points: CrashPoints, bootstrap_servers: str, transactional
 
 
 def handler(points: CrashPoints, path: str) -> Callable[[Message], None]:
-    """Return `handle(message)`: it has an effect outside of Kafka, at once, that nobody can undo."""
+    """Return `handle(message)`: it has an immediate effect outside of Kafka, which cannot be undone."""
     outside = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def handle(message: Message) -> None:
@@ -143,3 +151,182 @@ def handler(points: CrashPoints, path: str) -> Callable[[Message], None]:
         points.call("handle", lambda: os.write(outside, record) and None, f"handle(record {message.offset()})")
 
     return handle
+
+
+class ExerciseFiles:
+    """A directory. Names are relative to it, such as "batch-7.jsonl" or "manifest/7"."""
+
+    def __init__(self, points: CrashPoints, directory: str | Path):
+        self._points, self._directory = points, Path(directory)
+
+    def write(self, name: str, lines: Iterable[str]) -> None:
+        """Write the lines to a file, replacing its content. That takes time: a crash leaves only a part of them."""
+        if isinstance(lines, str):
+            raise TypeError(f"files.write takes a list of lines, and not the text {lines!r:.40}")
+        file, lines = self._file(name), list(lines)
+        text = "".join(f"{line}\n" for line in lines)
+
+        def write() -> None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("w", encoding="utf-8") as content:
+                content.write(text[: len(text) // 2])
+                content.flush()
+                self._points.journal.write("call", f"files.write({name}): half of it is written")
+                self._points.reach("midway files.write")
+                content.write(text[len(text) // 2 :])
+
+        self._points.call("files.write", write, f"files.write({name}, {_number_of_lines(len(lines))})")
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file in one step, replacing a file that has the new name. Raises FileNotFoundError."""
+        source, target = self._file(old), self._file(new)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._points.call("files.rename", lambda: os.replace(source, target), f"files.rename({old}, {new})")
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is a file of that name, complete or not."""
+        file = self._file(name)
+        return self._points.call("files.exists", file.is_file, f"files.exists({name})")
+
+    def read(self, name: str) -> list[str]:
+        """Return the lines of a file. Raises FileNotFoundError."""
+        file = self._file(name)
+        return self._points.call(
+            "files.read", lambda: lines_of(file), f"files.read({name})", lambda lines: _number_of_lines(len(lines))
+        )
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        found = (file for file in self._directory.rglob("*") if file.is_file())
+        return sorted(str(file.relative_to(self._directory)) for file in found)
+
+    def _file(self, name: str) -> Path:
+        file = (self._directory / name).resolve()
+        if not file.is_relative_to(self._directory.resolve()) or file == self._directory.resolve():
+            raise ValueError(f"{name!r} is no name in this directory")
+        return file
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return the lines of a file, including an incomplete last one."""
+    return file.read_text(encoding="utf-8").splitlines()
+
+
+def _number_of_lines(number: int) -> str:
+    return "1 line" if number == 1 else f"{number} lines"
+
+
+ROUNDS = 2  # of retries of unanswered records, before a producer gives up
+
+
+class Record(NamedTuple):
+    """What a producer sends: its id, the sequence number of the record (from 0), and a line of the log."""
+
+    producer_id: int
+    sequence: int
+    value: str
+
+
+class Stored(NamedTuple):
+    """A record of the log, which has an offset."""
+
+    offset: int
+    producer_id: int
+    sequence: int
+    value: str
+
+
+class Arrival(NamedTuple):
+    """The record of that number arrives; `heard` tells whether the answer arrives too."""
+
+    record: int
+    heard: bool = True
+
+
+class Answered(NamedTuple):
+    """The answer to an arrival: an offset, or None for a refusal."""
+
+    record: int
+    heard: bool
+    answer: Any
+
+
+class PartitionFile:
+    """The log that the student's function gets."""
+
+    def __init__(self, points: CrashPoints, path: Path):
+        self._points, self._path = points, path
+
+    def records(self) -> list[Stored]:
+        """Return what the log holds, by offset."""
+        return [Stored(*fields) for fields in _lines(self._path)]
+
+    def write(self, record: Record) -> int:
+        """Write a record behind the last one, and return its offset."""
+        offset = len(_lines(self._path))
+
+        def write() -> int:
+            _append(self._path, [offset, *Record(*record)])
+            return offset
+
+        return self._points.call("log.write", write, f"log.write({name_of(record)})", lambda at: f"offset {at}")
+
+
+def serve(
+    function: Callable[[PartitionFile, Record], Any],
+    records: Sequence[Record],
+    script: Sequence[Arrival],
+    directory: Path,
+    points: CrashPoints,
+) -> None:
+    """Let the records arrive as the script says, from where a killed run stopped; then send unanswered ones again."""
+    log, answers = PartitionFile(points, log_of(directory)), answers_of(directory)
+    for arrival in _due(records, script, directory):
+        record = records[arrival.record]
+        points.journal.write("call", f"{name_of(record)} arrives")
+        answer = function(log, record)
+        said = "refused" if answer is None else f"offset {answer}"
+        points.journal.write("call", f"answer to {name_of(record)}: {said}{'' if arrival.heard else ', which is lost'}")
+        _append(answers, [*arrival, answer if isinstance(answer, int | None) else repr(answer)])
+
+
+def log_of(directory: Path) -> Path:
+    return directory / "log"
+
+
+def answers_of(directory: Path) -> Path:
+    return directory / "answers"
+
+
+def read_log(directory: Path) -> list[Stored]:
+    """Return what the log holds."""
+    return [Stored(*fields) for fields in _lines(log_of(directory))]
+
+
+def read_answers(directory: Path) -> list[Answered]:
+    """Return the answers, in order."""
+    return [Answered(*fields) for fields in _lines(answers_of(directory))]
+
+
+def _due(records: Sequence[Record], script: Sequence[Arrival], directory: Path) -> Iterator[Arrival]:
+    yield from script[len(read_answers(directory)) :]
+    for _ in range(ROUNDS):
+        known = {each.record for each in read_answers(directory) if each.heard and each.answer is not None}
+        yield from (Arrival(number) for number in range(len(records)) if number not in known)
+
+
+def name_of(record: Record) -> str:
+    """Return the name of a record in the journal."""
+    return f"number {record.sequence} of producer {record.producer_id}"
+
+
+def _lines(path: Path) -> list[list[Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _append(path: Path, fields: list[Any]) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, json.dumps(fields).encode() + b"\n")
+    finally:
+        os.close(file)

@@ -1,10 +1,20 @@
-"""The report of a check: as text for the student, as JSON for a program, as JUnit XML for a teacher's tools."""
+"""The report of a check: text for the student, JSON for a program, and what teachers' grading systems read.
+
+Those are JUnit XML, Gradescope's results.json, and annotations of GitHub Actions. Each passed scenario is worth the
+same, and all others nothing: unknown is not a success. For a failing run the report has a timeline, with only those of
+the code's steps that explain the failure.
+"""
 
 from __future__ import annotations
 
 import io
+import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 from rich.console import Console, Group
@@ -13,12 +23,76 @@ from rich.table import Table
 from rich.text import Text
 
 from labs.equipment.plain_text import one_line, plain
-from labs.exercises.checker.finding import Finding, Grade
+from labs.exercises.checker.scenario import Exercise, Finding, Grade
+
+LONGEST = 24  # lines
+BEFORE, AFTER = 4, 3  # lines around a kill
+RESTART = ("", "— the process is started again —")
+GAP = ("", "…")
+KILLS = ("SIGKILL ", "crash ")  # the checker's own steps begin so in the journal
+
+
+def timeline(
+    events: Sequence[tuple[int, dict[str, Any]]], records: Sequence[int | str] = (), ends_badly: bool = False
+) -> list[tuple[str, str]]:
+    """Return (when, what) lines: around the events of `records`, or else around each kill, and the bad end.
+
+    A record is given as its number, for "record 12", or as its name in the lines.
+    """
+    shown = [(run, e) for run, e in events if e["kind"] in ("call", "kill") or (e["kind"] == "end" and _bad(e))]
+    names = [re.compile(rf"{f'record {each}' if isinstance(each, int) else re.escape(each)}\b") for each in records]
+    about = [n for n, (_, e) in enumerate(shown) if any(name.search(e["what"]) for name in names)]
+    kills = [n for n, (_, e) in enumerate(shown) if e["kind"] == "kill"]
+    wanted: set[int] = set()
+    for n in about:
+        wanted.update(range(n - 1, n + 3))
+    if about:  # the kill after the first time that the record was seen
+        kills = [n for n in kills if n >= about[0]][:1] or kills[-1:]
+    for n in kills:
+        wanted.update(range(n - BEFORE, n + AFTER))
+    if ends_badly:
+        wanted.update(range(len(shown) - BEFORE - 1, len(shown)))
+    if not wanted:  # nothing was killed: what matters is where one run ends and the next begins
+        starts = [n for n in range(1, len(shown)) if shown[n][0] != shown[n - 1][0]]
+        wanted.update(n for start in starts for n in range(start - AFTER, start + BEFORE))
+    if not wanted:
+        wanted.update(range(len(shown) - 2 * BEFORE, len(shown)))
+    wanted = {n for n in wanted if 0 <= n < len(shown)}
+    # A kill between two shown lines is shown too: it explains the second run.
+    wanted.update(n for n, (_, e) in enumerate(shown) if e["kind"] == "kill" and min(wanted) < n < max(wanted))
+    return _lines(shown, sorted(wanted))
+
+
+def _lines(shown: Sequence[tuple[int, dict[str, Any]]], chosen: list[int]) -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    previous = None
+    for n in chosen:
+        run, event = shown[n]
+        if previous is not None and shown[previous][0] != run:
+            lines.append(RESTART)
+        if previous is not None and n != previous + 1:
+            lines.append(GAP)
+        lines.append((f"run {run}, {event['when']:.2f} s", event["what"].splitlines()[0] if event["what"] else ""))
+        previous = n
+    if len(lines) <= LONGEST:
+        return lines
+    kept = lines[: LONGEST - 1]
+    left_out = [shown[n][1] for n in chosen if shown[n][1]["kind"] == "kill"][sum(map(_is_kill, kept)) :]
+    return [*kept, ("", f"… {len(left_out)} more of these crashes, and what follows") if left_out else GAP]
+
+
+def _is_kill(line: tuple[str, str]) -> bool:
+    return line[1].startswith(KILLS)
+
+
+def _bad(event: dict[str, Any]) -> bool:
+    return event.get("ending") != "returned"
+
 
 WIDTH = 118
 WHAT_IS_COUNTED = "lost and doubled: results, one per window and IP, however many records repeat one"
 MARKS = {Grade.PASSED: "green", Grade.FAILED: "red", Grade.UNKNOWN: "yellow", Grade.NOT_RUN: "dim"}
-# Endings before the exercise's function was called: they are about the file, whatever the scenario.
+# Endings before the exercise's function was called: they concern the file, not the scenario.
 NEVER_RAN = ("syntax error", "import error", "missing", "signature")
 EXIT_CODES = {Grade.PASSED: 0, Grade.FAILED: 1, Grade.UNKNOWN: 2}
 
@@ -39,7 +113,7 @@ class Report:
 
     @property
     def grade(self) -> Grade:
-        """Failed if any scenario failed; passed if all passed; unknown otherwise, as where there was none."""
+        """Failed if any scenario failed; passed if all passed; unknown otherwise, also if there was none."""
         grades = {finding.grade for finding in self.findings}
         if Grade.FAILED in grades:
             return Grade.FAILED
@@ -65,9 +139,9 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """A line for each scenario that was run, with its reason if it did not pass, and without times.
+        """A line for each scenario that ran, with the reason if it did not pass.
 
-        It is the same each time for the same code.
+        Without times, so that it is the same each time for the same code.
         """
         lines = []
         for finding in self.findings:
@@ -89,7 +163,7 @@ class Report:
         }
 
     def as_junit(self) -> str:
-        """Return JUnit XML: a test suite with one test case per scenario. What was not judged is an error."""
+        """Return JUnit XML: a test suite with one test case per scenario. An unknown one is an error."""
         by_grade = [finding.grade for finding in self.findings] or [Grade.UNKNOWN]
         suite = ElementTree.Element(
             "testsuite",
@@ -112,9 +186,9 @@ class Report:
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
     def show(self, console: Console) -> None:
-        """Print the report: a table of all scenarios, then what is known about each that did not pass.
+        """Print the report: a table of all scenarios, then the details of each that did not pass.
 
-        The first is explained in full, the others as far as they say something else.
+        The first is explained in full, the others only where they differ.
         """
         table = Table(
             title=Text(f"{self.exercise}: {self.source}"), title_justify="left", box=None, padding=(0, 2, 0, 0)
@@ -160,7 +234,7 @@ def _explain(finding: Finding) -> list[Any]:
 
 
 def _explain_others(problems: list[Finding]) -> list[Any]:
-    """Return a line for each problem after the first, and its hint where that was not given yet."""
+    """Return a line for each problem after the first, and its hint if it was not shown before."""
     parts: list[Any] = []
     given = {problem.hint for problem in problems[:1]}
     for problem in problems[1:]:
@@ -178,5 +252,126 @@ def _heading(finding: Finding) -> str:
 
 
 def particulars(finding: Finding) -> str:
-    """Return what is known of a scenario beside its symptom, as lines of plain text."""
+    """Return the details of a finding beside its symptom, as lines of plain text."""
     return "\n".join(filter(None, [*finding.examples, *map(" ".join, finding.timeline), finding.hint]))
+
+
+Visibility = Literal["visible", "hidden", "after_due_date", "after_published"]
+VISIBILITIES: tuple[Visibility, ...] = ("visible", "hidden", "after_due_date", "after_published")
+IN_MARKDOWN = {
+    Grade.PASSED: "passed",
+    Grade.FAILED: "**failed**",
+    Grade.UNKNOWN: "**unknown**",
+    Grade.NOT_RUN: "not run",
+}
+
+
+def judged(report: Report, exercise: Exercise) -> list[Finding]:
+    """Return a finding for each scenario of the exercise, so that the full score is the same for every file."""
+    if report.findings:
+        return report.findings
+    first, *others = exercise.scenarios
+    unknown = Finding(scenario=first.name, action=first.action, grade=Grade.UNKNOWN, detail=report.note)
+    not_run = [Finding(scenario=each.name, action=each.action, grade=Grade.NOT_RUN) for each in others]
+    return [unknown, *not_run]
+
+
+def as_gradescope(
+    report: Report, exercise: Exercise, points: float | None = None, visibility: Visibility = "visible"
+) -> dict[str, Any]:
+    """Return what Gradescope reads as results.json. `points` is the full score (default: one for each scenario).
+
+    Only the teacher sees what the checker printed; `visibility` applies to the scenarios.
+    """
+    findings = judged(report, exercise)
+    each = (points or len(findings)) / len(findings)
+    passed = [finding.grade is Grade.PASSED for finding in findings]
+    return {
+        "score": round(each * sum(passed), 4),
+        "execution_time": round(report.seconds, 1),
+        "output": f"{report.exercise}, {report.source}: {report.grade}\n{report.note}".strip(),
+        "output_format": "text",
+        "test_output_format": "text",
+        "test_name_format": "text",
+        "stdout_visibility": "hidden",
+        "tests": [
+            {
+                "name": finding.scenario,
+                "number": str(number),
+                "score": round(each, 4) if well else 0.0,
+                "max_score": round(each, 4),
+                "status": "passed" if well else "failed",
+                "output": _told(finding),
+                "visibility": visibility,
+            }
+            for number, (finding, well) in enumerate(zip(findings, passed, strict=True), 1)
+        ],
+    }
+
+
+def github_lines(report: Report, exercise: Exercise) -> list[str]:
+    """Return workflow commands: an annotation for each scenario that did not pass, and the points.
+
+    The last has the title and the form in which GitHub Classroom read a score, so that others can read it, too.
+    """
+    findings = judged(report, exercise)
+    kinds = {Grade.FAILED: "error", Grade.UNKNOWN: "warning"}
+    lines = [
+        _command(kinds[finding.grade], f"{report.exercise}: {finding.scenario}", _told(finding))
+        for finding in findings
+        if finding.grade in kinds
+    ]
+    passed = sum(finding.grade is Grade.PASSED for finding in findings)
+    points = {"totalPoints": passed, "maxPoints": len(findings)}
+    lines.append(_command("notice", "Autograding complete", f"Points {passed}/{len(findings)}"))
+    lines.append(_command("notice", "Autograding report", json.dumps(points, separators=(",", ":"))))
+    return lines
+
+
+def without_commands(text: str) -> str:
+    """Make workflow commands in a text harmless: a student's output could hold some, and GitHub Actions obeys them."""
+    token = token_hex(16)
+    return f"::stop-commands::{token}\n{text}\n::{token}::"
+
+
+def as_summary(report: Report, exercise: Exercise) -> str:
+    """Return the report as the Markdown of a job's summary."""
+    findings = judged(report, exercise)
+    passed = sum(finding.grade is Grade.PASSED for finding in findings)
+    rows = [f"| {_cell(each.scenario)} | {IN_MARKDOWN[each.grade]} | {_cell(_symptom(each))} |" for each in findings]
+    head = [f"### {report.exercise}: {passed} of {len(findings)}", "", "| scenario | verdict | |", "|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
+def write_summary(file: Path, report: Report, exercise: Exercise) -> None:
+    """Add the report to the file that GITHUB_STEP_SUMMARY names."""
+    with file.open("a", encoding="utf-8") as summary:
+        summary.write(as_summary(report, exercise) + "\n")
+
+
+def _told(finding: Finding) -> str:
+    if finding.grade is Grade.NOT_RUN:
+        return "Not run: an earlier scenario did not pass."
+    told = [finding.action, _symptom(finding), particulars(finding)]
+    if finding.grade is Grade.UNKNOWN:
+        told.insert(0, "Unknown, which is not a success:")
+    return "\n".join(filter(None, told))
+
+
+def _symptom(finding: Finding) -> str:
+    return ": ".join(filter(None, (finding.symptom, finding.detail)))
+
+
+def _command(kind: str, title: str, message: str) -> str:
+    title = _escaped(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{kind} title={title}::{_escaped(message)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _cell(text: str) -> str:
+    """Escape a text for a cell of a Markdown table."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
+    return "".join(f"\\{c}" if c in "\\`*_[]!" else c for c in text)

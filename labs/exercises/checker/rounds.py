@@ -1,35 +1,54 @@
-"""Rounds of the same run: killed at exact points, restarted each time, and at last left to finish; then judged.
+"""Runs the student's code in rounds: kills it at exact points, restarts it each time, lets it finish, and judges.
 
-Guarantee: a kill is a SIGKILL of the student's process at a named point, reached for a seeded number of times;
-what is judged is what lies in Kafka, in the database or in the outside world afterwards, by the auditor.
+Guarantee: a kill is a SIGKILL of the student's process when it reaches a named point for the nth time; a seed gives n.
+The auditor judges what is then in Kafka, in the database or in the outside world. The trials of the Kafka exercises
+share a source topic, and each has a fresh target for its results. A killed two-phase job leaves prepared transactions
+in a real Kafka, and a log of decisions.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
+import sqlite3
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
+from confluent_kafka import Consumer, Producer, TopicPartition
+
 from labs.equipment.plain_text import one_line
-from labs.evidence.auditor.audit import Anomaly, Audit, Result, Verdict, audit
-from labs.evidence.auditor.observed import Key
+from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
+from labs.evidence.auditor.audit import Anomaly, Audit, Verdict, audit
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.auditor.observed import Key, Reading, Result
+from labs.evidence.readers.results import read_results
+from labs.evidence.readers.transactions import read_transactions
 from labs.exercises.checker.crash_points import Crash
-from labs.exercises.checker.finding import DOUBLED, HIDDEN, LOST, WRONG, Finding, Grade
-from labs.exercises.checker.scenario import Lab, Scenario, Trial
+from labs.exercises.checker.report import timeline
+from labs.exercises.checker.scenario import DOUBLED, HIDDEN, LOST, WRONG, Finding, Grade, Lab, Scenario, Trial
 from labs.exercises.checker.student_process import Run
-from labs.exercises.checker.timeline import timeline
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.records import parse_result_value, result_value
+from labs.pipeline.two_phase.coordinator import DecisionLog
+from labs.pipeline.two_phase.end_transaction import finish
+from labs.pipeline.two_phase.open_transactions import lingering
+from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 
 EXAMPLES = 3
-LATEST = 4  # a kill strikes at one of the first so many times that its point is reached
+LATEST = 4  # a kill strikes at the first to fourth time that its point is reached
 
 
 @dataclass(frozen=True)
 class History:
-    """The runs of one scenario; the last one returned, or ended as it should not have."""
+    """The runs of one scenario; the last one returned, or failed."""
 
     runs: list[Run]
 
@@ -39,7 +58,7 @@ class History:
 
     @property
     def start(self) -> int:
-        """Return the how manyeth start of the code the last run's end belongs to, from 1; a Spark run has several."""
+        """Return the number of the start, from 1, in which the last run ended; a Spark run has several starts."""
         undisturbed = sum(run.ending == "returned" for run in self.runs[:-1])
         return 1 + self.kills + undisturbed
 
@@ -52,7 +71,7 @@ class History:
 def undisturbed(
     make: Callable[[Lab], Trial], function: str, runs: int = 2, allowed: Collection[str] = ()
 ) -> Callable[[Lab, Scenario], Finding]:
-    """Return a judge that runs the code to its end, and then again, with no crash at all."""
+    """Return a judge that runs the code to its end, and then once more, without any crash."""
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
         began, trial, done = time.time(), make(lab), []
@@ -77,7 +96,7 @@ def killed(
 ) -> Callable[[Lab, Scenario], Finding]:
     """Return a judge that kills the code at `point` in each of the rounds, and then lets it finish.
 
-    `instead` is the point for code that never comes to the first one.
+    `instead` is the point for code that never reaches the first one.
     """
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
@@ -87,7 +106,7 @@ def killed(
             at = instead
         latest = max(1, min(LATEST, (quiet.reached(at) if quiet else 1) // (rounds + 1)))
         random, done = Random(f"{lab.seed} {scenario.name}").random, []
-        shuffled = sorted(range(1, latest + 1), key=lambda _: random())  # each differs, as long as there are enough
+        shuffled = sorted(range(1, latest + 1), key=lambda _: random())  # all differ, if there are enough
         for number in range(rounds):
             done.append(lab.process.run(function, trial.tools(), began, Crash(at, shuffled[number % latest])))
             if done[-1].ending != "killed":
@@ -108,7 +127,7 @@ def conclude(
     needs_kill: bool = False,
     hidden: str = "",
 ) -> Finding:
-    """Judge what lies there after the last run. `hidden` says what a reader cannot see past, if anything."""
+    """Judge the results after the last run. `hidden` says what hides results from a reader, if anything does."""
     last = history.runs[-1]
     finding = partial(scenario.finding, began)
     if not last.well:
@@ -118,14 +137,14 @@ def conclude(
     try:
         observed = trial.results()
     except ValueError as error:
-        detail, lines = f"what you wrote cannot be read: {one_line(str(error), 1_000)}", timeline(history.events)
+        detail, lines = f"your results cannot be read: {one_line(str(error), 1_000)}", timeline(history.events)
         return finding(grade=Grade.FAILED, symptom=WRONG, detail=detail, timeline=lines)
     verdict = audit(trial.expected, observed)
     lost, doubled, wrong = _differences(trial, observed)
     found = {LOST: bool(lost), DOUBLED: bool(doubled), WRONG: bool(wrong)}
     symptoms = [HIDDEN] if hidden else [name for name, there in found.items() if there and name not in allowed]
     if not symptoms and verdict.counts[Anomaly.HANGING_TRANSACTION]:
-        symptoms, hidden = [HIDDEN], "a transaction is still open: nobody can read what lies behind it"
+        symptoms, hidden = [HIDDEN], "a transaction is still open and hides all records behind it"
     if needs_kill and not history.kills:
         missed = "the fault found no place to strike: the code never came to that point"
         grade, detail = (Grade.FAILED if symptoms else Grade.UNKNOWN), missed
@@ -173,7 +192,7 @@ def _crashes(number: int) -> str:
 
 
 def _differences(trial: Trial, observed: list[Result]) -> tuple[list[Key], list[Key], list[Key]]:
-    """Return the results that are lost or too small, those doubled or too large, and those that nobody expects."""
+    """Return the results that are lost or too small, those doubled or too large, and the unexpected ones."""
     times = Counter((result.window_start, result.ip) for result in observed)
     counts = {(result.window_start, result.ip): result.count for result in observed}
     lost = [key for key, count in trial.expected.items() if counts.get(key, 0) < count]
@@ -190,4 +209,173 @@ def _wrong(trial: Trial) -> bool:
 
 def _numbers(verdict: Audit, history: History) -> str:
     kills = f"{_crashes(history.kills)}; " if history.kills else ""
-    return f"{kills}{verdict.delivered} of {verdict.expected} results are there with the right count"
+    return kills + delivered(verdict)
+
+
+def delivered(verdict: Audit) -> str:
+    """Return in words how many results are there as they should be."""
+    return f"{verdict.delivered} of {verdict.expected} results are there with the right count"
+
+
+NUMBERS = itertools.count(1)
+A_MOMENT = 3.0  # seconds: Kafka needs milliseconds to end a transaction that was committed
+
+
+def results_of_a_log(windows: int = 4, clients: int = 5) -> dict[Key, int]:
+    """Return the results that the exercises pass on: (window start, IP) -> count."""
+    return dict(sorted(count_by_window(classroom(windows=windows, clients=clients)).items()))
+
+
+def source_topic(lab: Lab, name: str, values: Sequence[bytes]) -> str:
+    """Return a topic of one partition with these records, made once per check: record n has offset n."""
+    if name not in lab.kept:
+        topic = create_topic(lab.servers, f"{name}-{uuid.uuid4().hex[:8]}", partitions=1)
+        producer = Producer({"bootstrap.servers": lab.servers, "enable.idempotence": True, "log_level": 0})
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        if producer.flush(30):
+            raise RuntimeError(f"the source topic {topic} could not be filled within 30 s: is the broker alive?")
+        lab.kept[name] = topic
+    return lab.kept[name]
+
+
+class KafkaTrial:
+    """A trial whose code reads `values` from a topic. Subclasses say where the results are."""
+
+    source = "source"
+
+    def __init__(self, lab: Lab, values: Sequence[bytes], expected: Mapping[Key, int], keys: Sequence[Key]):
+        self.expected, self._keys = expected, keys
+        self.number = next(NUMBERS)
+        self.directory = lab.directory / f"trial-{self.number}"
+        self.directory.mkdir()
+        self.servers, self.topic = lab.servers, source_topic(lab, self.source, values)
+        self.group = f"{self.topic}-{self.number}"
+        eventually(self._coordinator_is_there)
+
+    def _coordinator_is_there(self) -> bool:
+        """Ask for the group's offset: a new Kafka needs time to make the coordinator, before the code's time counts."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.group, "log_level": 0})
+        try:
+            [found] = consumer.committed([TopicPartition(self.topic, 0)], timeout=5)
+            return found.error is None
+        finally:
+            consumer.close()
+
+    def tools(self) -> dict[str, Any]:
+        return {"servers": self.servers, "topic": self.topic, "group": self.group}
+
+    def records_of(self, key: Key) -> list[int]:
+        return [number for number, each in enumerate(self._keys) if each == key]
+
+
+def read_published(servers: str, topic: str) -> Reading:
+    """Return the results that read_committed readers see. Raises ValueError for a record that is no result.
+
+    The code has ended, so nobody will commit a transaction that is still open after a moment.
+    """
+    return read_results(servers, topic, patience=A_MOMENT)
+
+
+def read_outside(path: Path) -> Iterable[Result]:
+    """Yield the effects of `handle` in the outside world. Raises ValueError."""
+    for line in path.read_text().splitlines() if path.exists() else ():
+        yield Result(*parse_result_value(json.loads(line)["value"]))
+
+
+def read_table(path: Path, table: str) -> list[Result]:
+    """Return the rows of a SQLite table with the columns window_start, ip and count. Raises ValueError."""
+    connection = sqlite3.connect(path)
+    try:
+        rows = connection.execute(f"SELECT window_start, ip, count FROM {table}").fetchall()
+    except sqlite3.Error as error:
+        raise ValueError(f"table {table}: {error}") from error
+    finally:
+        connection.close()
+    try:
+        return [Result(*row) for row in rows]
+    except TypeError as error:
+        raise ValueError(f"table {table} has a row that is no result: {error}") from error
+
+
+PARTICIPANTS = 2
+TIMEOUT_MS = 900_000
+Rows = tuple[tuple[Key, int], ...]  # results, each with its count
+
+
+@dataclass(frozen=True)
+class DeadCheckpoint:
+    """What the dead job had done for one checkpoint.
+
+    `decided`: True to commit, False to abort, None for no decision yet; `finished`: how many of its transactions it had
+    finished. Checkpoints with the same `name` used the same transactional ids, one after the other.
+    """
+
+    name: str
+    decided: bool | None
+    finished: int = 0
+
+
+class DeadJob:
+    """A Kafka topic, transactions and a decision log, as a job that was killed leaves them."""
+
+    def __init__(self, lab: Lab, checkpoints: tuple[DeadCheckpoint, ...]):
+        self.servers, self.prefix = lab.servers, f"job-{uuid.uuid4().hex[:6]}"
+        self.topic = create_topic(lab.servers, f"{self.prefix}-results", partitions=1)
+        self.log = DecisionLog(lab.directory / self.prefix)
+        self.expected: Mapping[Key, int] = results_of_a_log(windows=len(checkpoints), clients=4)
+        rows = tuple(self.expected.items())
+        windows = [rows[n : n + 4] for n in range(0, len(rows), 4)]
+        self._again: list[Rows] = []
+        for number, (checkpoint, rows) in enumerate(zip(checkpoints, windows, strict=True), start=1):
+            self._leave(number, checkpoint, rows)
+
+    def _leave(self, number: int, checkpoint: DeadCheckpoint, rows: Rows) -> None:
+        transactions = [
+            self._prepare(f"{self.prefix}-{checkpoint.name}-{participant}", rows[participant::PARTICIPANTS])
+            for participant in range(PARTICIPANTS)
+        ]
+        if checkpoint.decided is not None:
+            self.log.record(number, checkpoint.decided, transactions)
+        for transaction in transactions[: checkpoint.finished]:
+            finish(transaction, bool(checkpoint.decided), self.servers)
+        if not checkpoint.decided:
+            self._again.append(rows)
+
+    def _prepare(self, transactional_id: str, rows: Rows) -> PreparedTransaction:
+        producer = PreparingProducer(
+            transactional_id, bootstrap_servers=self.servers, transaction_timeout_ms=TIMEOUT_MS
+        )
+        with producer:
+            for key, count in rows:
+                producer.send(self.topic, result_value(*key, count))
+            return producer.prepare()
+
+    def tools(self) -> dict:
+        return {"servers": self.servers, "prefix": self.prefix, "decisions": str(self.log.directory)}
+
+    def go_on(self) -> str:
+        """Do what the job does next: publish again what was not published. Return the open transactions, in words."""
+        eventually(self._settled)
+        left = lingering(self.servers, self.prefix)
+        for number, rows in enumerate(self._again):
+            again = self._prepare(f"again-{self.prefix}-{number}", rows)
+            finish(again, True, self.servers)
+        eventually(lambda: self._settled("again-"))
+        return ", ".join(f"{each.transactional_id} (epoch {each.epoch})" for each in left)
+
+    def _settled(self, prefix: str = "") -> bool:
+        mine = [t for t in read_transactions(self.servers) if t.transactional_id.startswith(prefix + self.prefix)]
+        return not any(t.ending for t in mine)
+
+    def results(self) -> list[Result]:
+        # Nobody ends a transaction that `go_on` has left open.
+        return read_results(self.servers, self.topic, patience=0)
+
+    def records_of(self, key: Key) -> list[int]:
+        return []
+
+    def clear_up(self) -> None:
+        """Abort all open transactions."""
+        for transaction in lingering(self.servers, self.prefix):
+            finish(transaction, False, self.servers)

@@ -1,26 +1,98 @@
-"""What an exercise is made of: scenarios, each with a name, what is done to the code, and a judge.
+"""An exercise, its scenarios (each with a name, what happens to the code, and a judge), and their findings.
 
-A `Trial` is one fresh set of what the code works with: where it reads from, where it writes to, what ought to
-be there in the end, and how to read what is. The same trial is kept over all runs of a scenario.
+A `Trial` is a fresh environment for the code: its source, its target, the expected results, and a way to read the
+results. All runs of a scenario use the same trial.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from labs.equipment.plain_text import one_line, plain
 from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.observed import Key
-from labs.exercises.checker.finding import Finding
-from labs.exercises.checker.journal import NOT_JUDGED
+from labs.exercises.checker.crash_points import NOT_JUDGED
 from labs.exercises.checker.student_process import Limits, Run, StudentProcess
+
+LOST, DOUBLED, WRONG, HIDDEN = "lost", "doubled", "wrong", "hidden"
+
+
+class NoTable(ValueError):
+    """A run left no valid table of what the code does."""
+
+
+class Grade(StrEnum):
+    """The verdict on a scenario. Unknown means that it could not be judged, which is not a success."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The judgement of one scenario.
+
+    `symptom` is "lost", "doubled", "wrong" or "hidden" for wrong results, or how the code ended ("hung",
+    "crashed", "syntax error", …), "unreadable" for an answer without meaning, "changeable" for one that differs the
+    next time, the model's name for an anomaly ("torn", "out of order", "stuck"), or "could not be judged"; it is empty
+    if nothing is wrong.
+    `timeline` has (when, what) of the runs, around what went wrong. `lost` and `doubled` are numbers of results,
+    allowed or not. `cause` is the name of the exception that the code raised, or its mistake ("no marker"), if that is
+    known; `restarted` tells whether the code had been started before.
+
+    Texts of the student's code are stored in printable characters, so that a finding is safe to show.
+    """
+
+    scenario: str
+    action: str
+    grade: Grade
+    symptom: str = ""
+    detail: str = ""
+    lost: int = 0
+    doubled: int = 0
+    examples: list[str] = field(default_factory=list)
+    timeline: list[tuple[str, str]] = field(default_factory=list)
+    hint: str = ""
+    cause: str = ""
+    restarted: bool = False
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        told = {
+            "symptom": one_line(self.symptom),
+            "cause": one_line(self.cause),
+            "detail": plain(self.detail),
+            "hint": plain(self.hint),
+            "examples": [one_line(example) for example in self.examples],
+            "timeline": [(one_line(when), one_line(what)) for when, what in self.timeline],
+        }
+        for name, text in told.items():
+            object.__setattr__(self, name, text)
+
+    @property
+    def failed(self) -> bool:
+        return self.grade is Grade.FAILED
+
+    @property
+    def reason(self) -> str:
+        """Why it did not pass, in one line: the symptom with its numbers or, without numbers, with its detail."""
+        numbers = f"{self.lost} lost, {self.doubled} doubled" if self.lost or self.doubled else ""
+        return ": ".join(filter(None, (self.symptom, numbers or self.detail.partition("\n")[0])))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**asdict(self), "grade": str(self.grade), "timeline": [list(line) for line in self.timeline]}
 
 
 class Trial(Protocol):
-    """What the code works with during one scenario."""
+    """The environment of the code in one scenario."""
 
     expected: Mapping[Key, int]
 
@@ -28,15 +100,15 @@ class Trial(Protocol):
         """Return what the entry of the exercise needs to know."""
 
     def results(self) -> list[Result]:
-        """Read what the code has brought about so far."""
+        """Read the results of the code so far."""
 
     def records_of(self, key: Key) -> Sequence[int | str]:
-        """Return the source records that belong to a result, as `timeline` takes them; none if that says nothing."""
+        """Return the source records that belong to a result, as `timeline` takes them; none if they explain nothing."""
 
 
 @dataclass
 class Lab:
-    """What a check has at hand: a Kafka, the student's code, a directory, and what earlier scenarios saw."""
+    """What a check uses: a Kafka, the student's code, a directory, and what earlier scenarios kept."""
 
     servers: str
     directory: Path
@@ -56,7 +128,7 @@ class Scenario:
     smoke: bool = False
 
     def finding(self, began: float, **told: Any) -> Finding:
-        """Return what a judge that began at `began` (seconds since the epoch) has found: `told` is a Finding's rest."""
+        """Return a finding of a judge that began at `began` (seconds since the epoch); `told` has its other fields."""
         seconds = round(time.time() - began, 1)
         return Finding(scenario=self.name, action=self.action, seconds=seconds, **told)
 
@@ -67,7 +139,7 @@ class Exercise:
 
     A hint for one scenario has the key "SYMPTOM/SCENARIO"; one for a cause "SYMPTOM: CAUSE", such as "crashed:
     NameError"; other exceptions have "crashed at once" and "crashed after a restart". `seconds` is how long a check of
-    a right solution takes, roughly. `epilogue` may say something about all findings. `warm`: the process takes long to
+    a right solution takes, roughly. `epilogue` returns a remark about all findings. `warm`: the process takes long to
     start, and serves several runs. `own_kafka`: its judges start the Kafka that they need.
     """
 
@@ -103,33 +175,33 @@ DATABASE = (
     "a tuple behind the statement: execute('… WHERE ip = ?', (ip,))."
 )
 HINTS = {
-    NOT_JUDGED: "This is neither passed nor failed. Try once more; what stands above says what is in the way.",
+    NOT_JUDGED: "This is neither passed nor failed. Remove the cause that is named above, and try once more.",
     "hung": LOOP,
     "crashed at once": "Nothing had crashed before: this has nothing to do with a restart. Correct the line that is "
     "named.",
     "crashed after a restart": "Run your code in your head after a restart: what does it find that the first run did "
     "not?",
-    "crashed: NameError": "The checker runs this code alone: a name, a function or an import of another cell is not "
-    "there. Define or import it in the same cell, and check how it is spelled.",
-    "crashed: UnboundLocalError": "A name that is assigned anywhere in a function belongs to the function: give it a "
-    "value before it is read.",
-    "crashed: AttributeError": "What you were handed has no such method, or you did not get what you expected: poll() "
-    "returns None at the end of the topic. Compare with what the task says you are handed.",
+    "crashed: NameError": "The checker runs this code alone, without the names, functions and imports of other cells. "
+    "Define or import the name in the same cell, and check how it is spelled.",
+    "crashed: UnboundLocalError": "A name that a function assigns anywhere is local to the function: give it a value "
+    "before you read it.",
+    "crashed: AttributeError": "The object has no such method, or it is not what you expected: poll() returns None at "
+    "the end of the topic. Compare with the arguments that the task describes.",
     "crashed: EndIgnored": LOOP,
     "crashed: OperationalError": DATABASE,
     "crashed: ProgrammingError": DATABASE,
     "crashed: IntegrityError": "The database refused the statement: the row is there already. Say in the statement "
-    "what is to happen then: INSERT OR IGNORE …, or INSERT … ON CONFLICT (…) DO UPDATE SET ….",
+    "what to do then: INSERT OR IGNORE …, or INSERT … ON CONFLICT (…) DO UPDATE SET ….",
     "syntax error": "Python could not read the file. Correct the line that is named.",
-    "import error": "Use what the exercise hands in and the standard library; check the name of what you import.",
+    "import error": "Use the function's arguments and the standard library; check the name of the import.",
     "missing": "Keep the names of the functions as in the skeleton: the checker calls them by name.",
     "signature": "Keep the parameters as in the skeleton.",
-    "exited": "Return from the function. sys.exit ends the whole process, and so does a consumer nobody restarts.",
+    "exited": "Return from the function: sys.exit ends the whole process, and nobody restarts it.",
     "vanished": "Return from the function. Do not end the process, by os._exit or otherwise.",
-    "out of memory": "Keep no more than you need at one time: the topic may be longer than the memory is large.",
-    "too much output": "Print less. What counts is what is delivered, and nobody reads the output.",
-    "hidden": "A transaction that nobody ends hides all that lies behind it from read_committed readers: commit or "
-    "abort each one that you begin, the last one too.",
-    "wrong": "What you wrote is not what was asked for: compare a record with the skeleton, its types as well.",
-    "nothing done": "Begin with the skeleton: your function should use what it is handed.",
+    "out of memory": "Keep only what you need at one time: the topic may be larger than the memory.",
+    "too much output": "Print less: the checker judges the results, not the output.",
+    "hidden": "An open transaction hides all records behind it from read_committed readers: commit or abort each one "
+    "that you begin, including the last.",
+    "wrong": "The results are not what the task asks for: compare a record with the skeleton, including its types.",
+    "nothing done": "Begin with the skeleton: your function should use its arguments.",
 }

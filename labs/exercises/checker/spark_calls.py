@@ -1,6 +1,6 @@
-"""How the student's code is called where Spark is needed: one query, on fresh topics, restarted after each fault.
+"""Calls the student's code in the exercises with Spark: one query, on fresh topics, restarted after each fault.
 
-tools has servers, name (of the round), source, target, checkpoint, records_per_batch, faults.
+`tools` has servers, name (of the round), source, target, checkpoint, records_per_batch, faults.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from exactly_once_kafka.batch import ADOPTED, Marker
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker import MarkerStore
 from exactly_once_kafka.marker_topic import topic_for
 from exactly_once_kafka.options import producer_settings
-from exactly_once_kafka.patience import Patience
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.protocol import ADOPTED, Marker
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.spark import spark_session
-from labs.exercises.checker.batch_points import BatchPoints
 from labs.exercises.checker.clients import PATIENCE
-from labs.exercises.checker.crash_points import CrashPoints, Watched
+from labs.exercises.checker.crash_points import BatchPoints, CrashPoints, Watched
 from labs.exercises.checker.student_module import Unusable, require_parameters
 from labs.faults.fault import InjectedCrash
 from labs.pipeline.query import ip_count
@@ -34,49 +33,49 @@ PRODUCER = ("begin_transaction", "produce", "flush", "commit_transaction", "abor
 
 
 class KafkaSide:
-    """What `publish` needs of Kafka: a fresh producer, and the marker that says which batch came last."""
+    """What `publish` gets of Kafka: a fresh producer, and the marker that says which batch came last."""
 
     def __init__(self, servers: str, topic: str, points: BatchPoints):
         self.topic, self._points = topic, points
         name = f"sink-of-{topic}"
         self._settings = producer_settings(name, servers, {"linger_ms": 0})
-        # Marks without fencing: who marks outside of his transaction is to see what comes of that.
+        # Marks without fencing, so that a mark outside of the transaction has its consequences.
         self._marking = producer_settings(f"{name}-marking", servers, {"linger_ms": 0})
         self._store = MarkerStore(name, topic_for(name, None), servers, {})
-        self._store.topic.create(Patience(PATIENCE))
+        self._store.topic.create(Deadline(PATIENCE))
 
     def new_producer(self) -> Watched:
         """Return a transactional producer with an epoch of its own: all older ones of the sink are fenced."""
-        make = lambda: PendingProducer(self._settings).take(Patience(PATIENCE))  # noqa: E731
+        make = lambda: PendingProducer(self._settings).take(Deadline(PATIENCE))  # noqa: E731
         producer = self._points.call("kafka.new_producer", make, "kafka.new_producer()", lambda _: "a new epoch")
         return Watched("producer", producer, self._points, PRODUCER)
 
     def last_batch(self) -> int:
         """Return the id of the batch that was marked last, or -1.
 
-        What is being decided is waited for; what a dead run left open is not: nobody may be there to decide it.
+        It waits for a commit in progress, but not for a transaction that a dead run left open: nobody may end it.
         """
         return self._points.call("kafka.last_batch", self._last_batch, "kafka.last_batch()")
 
     def _last_batch(self) -> int:
         try:
-            marker = self._store.read(Patience(A_MOMENT))
+            marker = self._store.read(Deadline(A_MOMENT))
         except TimeoutError:
-            marker = self._store.read(Patience(PATIENCE), undecided=True)
+            marker = self._store.read(Deadline(PATIENCE), undecided=True)
         return -1 if marker is None else marker.batch_id
 
     def mark(self, batch_id: int, producer: Watched | None = None) -> None:
         """Mark the batch as done: within the producer's open transaction, or, without a producer, at once."""
-        marker, patience = Marker(int(batch_id), "exercise", ADOPTED), Patience(PATIENCE)
+        marker, deadline = Marker(int(batch_id), "exercise", ADOPTED), Deadline(PATIENCE)
         if producer is None:
-            mark, detail = lambda: self._mark_at_once(marker, patience), f"kafka.mark({batch_id})"
+            mark, detail = lambda: self._mark_at_once(marker, deadline), f"kafka.mark({batch_id})"
         else:
-            mark = lambda: self._store.send(marker, producer._real, patience)  # noqa: E731
+            mark = lambda: self._store.send(marker, producer._real, deadline)  # noqa: E731
             detail = f"kafka.mark({batch_id}, producer)"
         self._points.call("kafka.mark", mark, detail)
 
-    def _mark_at_once(self, marker: Marker, patience: Patience) -> None:
-        self._store.overwrite(marker, PendingProducer(self._marking).take(patience), patience)
+    def _mark_at_once(self, marker: Marker, deadline: Deadline) -> None:
+        self._store.overwrite(marker, PendingProducer(self._marking).take(deadline), deadline)
 
 
 def with_sink(function: Callable, tools: dict[str, Any], points: CrashPoints) -> None:
@@ -123,14 +122,14 @@ def with_stream(function: Callable, tools: dict[str, Any], points: CrashPoints) 
 
 
 def note_state(progress: StreamingQueryProgress | None, points: CrashPoints) -> None:
-    """Note how many rows the state holds. A query that had nothing left to do ran no batch, and has no progress."""
+    """Note how many rows the state holds. A query without new input ran no batch, and has no progress."""
     if progress is not None:
         state = sum(operator.numRowsTotal for operator in progress.stateOperators)
         points.journal.write("state", f"the state holds {state} rows", rows=state)
 
 
 def _until_done(attempt: Attempt, tools: dict[str, Any], points: CrashPoints) -> None:
-    """Attempt the round, and again after each crash that was injected."""
+    """Run the round, and run it again after each injected crash."""
     points.journal.write("phase", "start Spark")
     spark = spark_session("exercise")
     for query in spark.streams.active:  # of a run before this one
@@ -152,7 +151,7 @@ def _source(spark: SparkSession, tools: dict[str, Any]) -> DataFrame:
 
 
 def _await_end(query: StreamingQuery, errors: list[Exception]) -> None:
-    """Wait for the end of the query. Raises the error of the student's function rather than what Spark made of it."""
+    """Wait for the end of the query. Raises the error of the student's function, not the one that Spark makes of it."""
     try:
         query.awaitTermination()
     except StreamingQueryException:

@@ -1,7 +1,7 @@
-"""The Spark exercises' scenarios: one round of the query each, in a Spark that serves the next one too.
+"""The scenarios of the Spark exercises: each is one round of the query, in a Spark that serves the next one, too.
 
-A Spark takes seconds to start. A round that ends in a SIGKILL ends its Spark as well, and a second one goes on from
-the checkpoint.
+A Spark takes seconds to start. A round that ends in a SIGKILL also ends its Spark, and a second one continues from the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labs.equipment.topics import create_topic
-from labs.evidence.auditor.audit import Result
-from labs.evidence.auditor.observed import Key
-from labs.exercises.checker.finding import Finding, Grade
-from labs.exercises.checker.kafka_trial import read_published, source_topic
-from labs.exercises.checker.rounds import History, conclude
-from labs.exercises.checker.scenario import Lab, Scenario
+from labs.evidence.auditor.observed import Key, Result
+from labs.exercises.checker.report import timeline
+from labs.exercises.checker.rounds import History, conclude, read_published, source_topic
+from labs.exercises.checker.scenario import Finding, Grade, Lab, Scenario
 from labs.exercises.checker.student_process import Run
-from labs.exercises.checker.timeline import timeline
 from labs.pipeline.records import source_value
 
 Access = tuple[int, str]
@@ -29,10 +26,9 @@ Access = tuple[int, str]
 
 @dataclass(frozen=True)
 class Round:
-    """One run of the query: what it reads, what ought to come out, in how large batches, and the faults.
+    """One run of the query: its input, the expected results, the batch size, and the faults.
 
-    `also` looks at the run and returns a complaint, or nothing; `cause` returns what the code was seen to do, for a
-    hint.
+    `also` checks the run and returns a complaint, or nothing; `cause` returns the code's mistake, for a hint.
     """
 
     accesses: list[Access]
@@ -76,7 +72,7 @@ class SparkTrial:
 
 
 def spark_scenarios(function: str, rounds: list[tuple[str, str, Round]]) -> tuple[Scenario, ...]:
-    """Return a scenario per (name, what is done, round), each judged before the next. The first is the smoke test."""
+    """Return a scenario for each (name, what is done, round). The first is the smoke test."""
 
     def scenario(name: str, done: str, round_: Round, smoke: bool) -> Scenario:
         def judge(lab: Lab, scenario: Scenario) -> Finding:

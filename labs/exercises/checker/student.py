@@ -1,10 +1,10 @@
 """Runs a student's file: `python -m labs.exercises.checker.student DIRECTORY`.
 
-It takes up one file of JSON after the other as they come to be there, spec-1.json, spec-2.json, …, so that what took
-long to start, a Spark, serves many runs. Each has: directory (to work in), file (the source), shown_as, journal, began,
-function, entry ("module:function" that calls it with its tools), tools (what the entry needs to know) and crash (point
-and nth, or null). How the run ended is the last event of the journal; a process that ends without one was killed, or
-has left by a back door.
+It waits for the files spec-1.json, spec-2.json, … and carries out each in turn, so that a Spark, which takes long to
+start, serves many runs. Each has: directory (to work in), file (the source), shown_as, journal, began, function,
+entry ("module:function" that calls it with its tools), tools (what the entry needs to know) and crash (point and nth,
+or null). The last event of the journal says how the run ended; a process that leaves none was killed, or left by
+os._exit.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ import faulthandler
 import importlib
 import itertools
 import json
-import linecache
 import os
 import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from labs.equipment.plain_text import first_line
-from labs.exercises.checker.crash_points import Crash, CrashPoints
-from labs.exercises.checker.journal import NOT_JUDGED, RunJournal
+from labs.exercises.checker.crash_points import NOT_JUDGED, Crash, CrashPoints, RunJournal
+from labs.exercises.checker.raised import in_words, safely, where
 from labs.exercises.checker.student_module import Unusable, find, load
 
 
@@ -43,51 +40,21 @@ def run(spec: dict[str, Any], journal: RunJournal) -> None:
     except Unusable as error:
         journal.write("end", str(error), ending=error.kind)
     except SystemExit as error:
-        code = first_line(_safely(repr, error.code))
-        journal.write("end", f"sys.exit({code}) was called{_where(error, shown)}", ending="exited")
+        code = first_line(safely(repr, error.code))
+        journal.write("end", f"sys.exit({code}) was called{where(error, shown)}", ending="exited")
     except SyntaxError as error:
         at = f"line {error.lineno}: " if error.filename == shown else ""
         journal.write("end", f"{at}{error.msg}", ending="syntax error")
     except MemoryError as error:
-        journal.write("end", f"MemoryError{_where(error, shown)}", ending="out of memory")
+        journal.write("end", f"MemoryError{where(error, shown)}", ending="out of memory")
     except BaseException as error:
-        where = _where(error, shown)
+        at = where(error, shown)
         ending = "import error" if isinstance(error, ImportError) else "crashed"
-        if not where and journal.phase not in ("load", "call"):  # the checker's own tools, before the code was called
+        if not at and journal.phase not in ("load", "call"):  # the checker's own tools, before the code was called
             ending = NOT_JUDGED
-        journal.write("end", f"{_in_words(error)}{where}", ending=ending, error=type(error).__name__[:100])
+        journal.write("end", f"{in_words(error)}{at}", ending=ending, error=type(error).__name__[:100])
     else:
         journal.write("end", "returned", ending="returned")
-
-
-def _in_words(error: BaseException) -> str:
-    """Return an exception in one line: of what Spark made of it, the cause."""
-    name = type(error).__name__
-    if str(type(error).__module__).startswith(("py4j", "pyspark")):
-        from labs.pipeline.query.query_failure import why
-
-        said = _safely(why, error)
-    else:
-        said = _safely(str, error)
-    said = first_line(said)
-    return f"{name}: {said}" if said else name
-
-
-def _safely(describe: Callable[[Any], str], what: object) -> str:
-    """Describe what the code made: that may raise, too."""
-    try:
-        return describe(what)
-    except BaseException as error:
-        return f"(it cannot be shown: that raises {type(error).__name__})"
-
-
-def _where(error: BaseException, shown: str) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == shown and frame.lineno]
-    if not lines:
-        return ""
-    text = linecache.getline(shown, lines[-1]).strip()
-    return f" (line {lines[-1]}: {text})"
 
 
 def main() -> None:

@@ -1,29 +1,93 @@
-"""Runs the student's code in a process of its own and watches it: time, memory, output, and how it ended."""
+"""A process that runs students' code, one run after the other, under watch: time, memory, output, and its end.
+
+A file of JSON describes each run. A process with a Spark is kept for the next run if the last one returned, since Spark
+takes seconds to start and the student waits. It ends with this process, or with a run that does not return.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labs.equipment.child_process import resident_bytes
-from labs.equipment.eventually import eventually
-from labs.exercises.checker.crash_points import Crash
-from labs.exercises.checker.interpreter import IDLE, Interpreter, take
-from labs.exercises.checker.journal import NOT_JUDGED, NOT_WRITTEN, TornJournal, read_journal
+from labs.equipment.child_process import ChildProcess, for_python, resident_bytes
+from labs.equipment.waiting import eventually
+from labs.exercises.checker.crash_points import NOT_JUDGED, NOT_WRITTEN, Crash, TornJournal, read_journal
+
+
+class Interpreter:
+    """The process `python -m labs.exercises.checker.student`, with a directory of its own for all of its files."""
+
+    def __init__(self) -> None:
+        self._directory, self._runs, self._output_start = Path(tempfile.mkdtemp(prefix="labs-student-")), 0, 0
+        temporary = self._directory / "tmp"  # its own, because a killed Spark leaves files there
+        temporary.mkdir()
+        self.process = ChildProcess(
+            [sys.executable, "-m", "labs.exercises.checker.student", str(self._directory)],
+            self._directory / "output",
+            leftovers=self._directory,
+            env=for_python(TMPDIR=str(temporary), PYTHONSAFEPATH=""),  # a solution may import what is beside it
+        )
+
+    def submit(self, spec: dict[str, Any]) -> None:
+        """Start a run."""
+        self._runs += 1
+        self._output_start = self.process.log_file.stat().st_size
+        draft = self._directory / "draft"
+        draft.write_text(json.dumps(spec))
+        draft.rename(self._directory / f"spec-{self._runs}.json")
+
+    def printed(self) -> int:
+        """Return how many bytes this run has printed."""
+        return self.process.log_file.stat().st_size - self._output_start
+
+    def tail(self, size: int = 2_000) -> str:
+        """Return the last part of this run's output."""
+        with self.process.log_file.open("rb") as file:
+            file.seek(max(self._output_start, self.process.log_file.stat().st_size - size))
+            return file.read().decode(errors="replace")
+
+    def close(self) -> None:
+        """End the process and its children, and delete its directory."""
+        self.process.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+IDLE: list[Interpreter] = []
+
+
+def end_idle() -> None:
+    """End the processes that wait for another run."""
+    while IDLE:
+        IDLE.pop().close()
+
+
+def take(warm: bool) -> Interpreter:
+    """Return an interpreter; with `warm`, one that has served before, if one still runs."""
+    while warm and IDLE:
+        interpreter = IDLE.pop()
+        if interpreter.process.pid is not None:
+            return interpreter
+        interpreter.close()
+    return Interpreter()
+
 
 LAST_LINES = 5
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds for each phase, megabytes of memory with all that the process started, megabytes of output."""
+    """Seconds for each phase, megabytes of memory of the process and its children, megabytes of output."""
 
     seconds: float = 10  # of the student's function
     load_seconds: float = 8  # to execute the file
@@ -72,15 +136,15 @@ class Run:
 
 
 class StudentProcess:
-    """Runs one version of the student's code, as often as wanted. `directory` is for what the runs leave.
+    """Runs one version of the student's code, any number of times. `directory` is for the files of the runs.
 
-    With `warm`, a process that returned serves the next run too, of this code or of other code.
+    With `warm`, a process whose run returned serves the next run too, of this code or of other code.
     """
 
     def __init__(self, source: str, shown_as: str, entry: str, directory: Path, limits: Limits, warm: bool = False):
         self.directory, self._entry, self._shown_as, self.limits = directory, entry, shown_as, limits
-        self._file, self._warm = directory / "student_source.py", warm
-        self._file.write_text(source, "utf-8", "backslashreplace")  # a notebook may hold lone surrogates
+        self.file, self._warm = directory / "student_source.py", warm
+        self.file.write_text(source, "utf-8", "backslashreplace")  # a notebook may hold lone surrogates
         self._runs = 0
 
     def run(self, function: str, tools: dict[str, Any], began: float, crash: Crash | None = None) -> Run:
@@ -93,7 +157,7 @@ class StudentProcess:
             interpreter.submit(
                 {
                     "directory": str(self.directory),
-                    "file": str(self._file),
+                    "file": str(self.file),
                     "shown_as": self._shown_as,
                     "journal": str(place / "journal"),
                     "stack": str(place / "stack"),
@@ -134,7 +198,7 @@ class StudentProcess:
                 return None
             events = read_journal(place / "journal")
             if len(events) < known:
-                raise TornJournal("events have gone from the journal of the run; did the code delete or empty it?")
+                raise TornJournal("events are missing from the journal of the run; did the code delete or empty it?")
             known = len(events)
             if _ending(events):
                 return None
@@ -145,7 +209,7 @@ class StudentProcess:
             allowed = seconds.get(now, limits.bench_seconds)
             if time.monotonic() - since > allowed:
                 if now not in seconds:
-                    return NOT_JUDGED, f"what the code works with was not ready within {allowed:g} s ({now})"
+                    return NOT_JUDGED, f"the environment of the code was not ready within {allowed:g} s ({now})"
                 at = _where_it_hangs(process.group, place, self._shown_as)
                 return "hung", f"it did not end within {allowed:g} s{at}"
             if interpreter.printed() > limits.output * 1e6:
@@ -172,14 +236,14 @@ class StudentProcess:
                 "the journal of the run could not be written: is the disk full, or did the code close it?"
             )
         else:
-            assert code is not None  # only a process that has said how its run ended may serve on
+            assert code is not None  # a process that goes on has noted how its run ended
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code} (os._exit?)"
             ending, detail = "vanished", f"the process ended {how}, and your function had not returned"
         return Run(ending, detail, output, events)
 
 
 def _ending(events: list[dict[str, Any]]) -> str | None:
-    """Return how the run ended, by its own word; None if it has not said so yet."""
+    """Return how the run ended, by its own last event; None if there is none yet."""
     return events[-1]["ending"] if events and events[-1]["kind"] == "end" else None
 
 

@@ -1,17 +1,17 @@
-"""What a chaos run is to do: how much traffic, on what, and which faults."""
+"""The plan of a chaos run: the traffic, the cluster and the faults."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from exactly_once_kafka.points import FAULT_POINTS
-from labs.faults.chaos import broker_lane, driver_lane, network_lane
-from labs.faults.chaos.journal import Strike
-from labs.faults.job import SINKS
+from labs.faults.chaos.lanes import BROKER_KINDS, DRIVER_KINDS, NETWORK_KINDS, Strike
+from labs.faults.job import known_sink
 
-# kind -> what it does
-KINDS = driver_lane.KINDS | broker_lane.KINDS | network_lane.KINDS
+# kind of fault -> what it does
+KINDS = DRIVER_KINDS | BROKER_KINDS | NETWORK_KINDS
 WITHOUT_EXECUTORS = tuple(kind for kind in KINDS if kind != "executor-kill")
 
 # victim -> the kinds of fault that kill it
@@ -20,12 +20,13 @@ KILLS = {"driver": ("driver-kill", "driver-point"), "broker": ("broker-kill",), 
 
 @dataclass(frozen=True)
 class ChaosPlan:
-    """Traffic of `rate` records a second for so many minutes, and faults of these kinds, drawn from `seed`.
+    """Traffic of `rate` records a second for `minutes`, and faults of `kinds`, drawn from `seed`.
 
-    With `least`, such as {"driver": 5, "broker": 3}, it goes on until so many of each have been killed; after
-    `minutes`, only what is still to be killed is struck. Kafka has so many `nodes`. With `executors` the job runs on so
-    many processes beside the driver's. `transaction_timeout` is in seconds. A driver-point is one of `points`. With
-    `spare` the next driver is kept warm. Raises ValueError.
+    With `least`, such as {"driver": 5, "broker": 3}, the run continues until so many of each have been killed; after
+    `minutes`, only the victims that are still missing are struck. Kafka has `nodes` brokers. With `executors` the job
+    has so many executor processes beside the driver's. `sink` is one of SINKS, or a file with a function publish.
+    `transaction_timeout` is in seconds. A driver-point is one of `points`. With `spare` there is a hot spare for the
+    driver. Raises ValueError.
     """
 
     seed: int = 7
@@ -54,8 +55,7 @@ class ChaosPlan:
                 raise ValueError(f"no fault point is called {point!r}; there are {', '.join(FAULT_POINTS)}")
         if "driver-point" in self.kinds and not self.points:
             raise ValueError("driver-point needs a point to strike at: points is empty")
-        if self.sink not in SINKS:
-            raise ValueError(f"no sink is called {self.sink!r}; there are {', '.join(SINKS)}")
+        object.__setattr__(self, "sink", known_sink(self.sink))
         for name, value, least in (
             ("minutes", self.minutes, 0.1),
             ("nodes", self.nodes, 1),
@@ -66,12 +66,17 @@ class ChaosPlan:
             if not value >= least:
                 raise ValueError(f"{name} is {value:g}; expected {least:g} or more")
 
+    @property
+    def sink_name(self) -> str:
+        """The sink's name, or that of the file that it is in."""
+        return Path(self.sink).stem
+
     def of(self, kinds: dict[str, str]) -> tuple[str, ...]:
         """Return those of the plan's kinds that are among these."""
         return tuple(kind for kind in self.kinds if kind in kinds)
 
     def is_done(self, seconds: float, strikes: Iterable[Strike], kinds: Collection[str] = tuple(KINDS)) -> bool:
-        """Tell whether it has lasted long enough, and faults of these kinds have killed enough."""
+        """Tell whether the run has lasted long enough, and faults of these kinds have killed enough."""
         struck = [strike.kind for strike in strikes if strike.ended is not None]
         owed = {victim: least for victim, least in self.least.items() if set(KILLS[victim]) & set(kinds)}
         enough = all(sum(kind in KILLS[victim] for kind in struck) >= least for victim, least in owed.items())

@@ -1,4 +1,4 @@
-"""Try every order in which things can happen, breadth first: the first anomaly found is reached in the fewest steps."""
+"""Try every order in which things can happen, breadth first, so that the first anomaly has the fewest steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 class Model(Protocol[State]):
-    """What can be checked: where it starts, what can happen next, and what must never be."""
+    """What the checker needs: the first state, the moves from a state, and the anomalies."""
 
     @property
     def name(self) -> str: ...
@@ -28,11 +28,11 @@ class Model(Protocol[State]):
         ...
 
     def anomaly(self, state: State) -> str | None:
-        """Say what is wrong with a state: its anomaly's name."""
+        """Return the name of the state's anomaly, None if nothing is wrong."""
         ...
 
     def ending(self, state: State) -> Iterator[tuple[Event, State]]:
-        """Yield how it ends from a state in which it is stuck, if that shows anything."""
+        """Yield the moves to the end from a state that is stuck, if they show anything."""
         ...
 
     def visible(self, state: State) -> tuple[int, ...]:
@@ -42,12 +42,10 @@ class Model(Protocol[State]):
 
 @dataclass(frozen=True)
 class Explored:
-    """What a check found: an anomaly and the shortest way to it, or none in any of the states.
+    """What a check found: an anomaly and the shortest way to it, or none in any state.
 
-    The way to where it is stuck goes on to the end: to the driver that gets no further.
-
-    `taken` counts the moves by actor, action and request, so that nobody is content with a model in which nothing
-    happens. `complete` is False if the search gave up at its limit.
+    The way to a state that is stuck goes on until a driver gets no further. `taken` counts the moves by actor, action
+    and request, and shows that each of them happens. `complete` is False if the search gave up at its limit.
     """
 
     stage: str
@@ -64,7 +62,7 @@ class Explored:
 
 
 def with_sight(model: Model[State], move: Event, before: State, after: State) -> Event:
-    """Add to a move what a reader sees after it, if the move has changed that."""
+    """Add what a reader sees after a move, if the move has changed that."""
     sees = model.visible(after)
     return move if sees == model.visible(before) else move._replace(sees=sees)
 
@@ -72,9 +70,9 @@ def with_sight(model: Model[State], move: Event, before: State, after: State) ->
 def explore(
     model: Model[Any], limit: int | None = None, progress: Callable[[int], object] = lambda _: None
 ) -> Explored:
-    """Explore the states of a model until an anomaly is found, or all are seen, or `limit` are.
+    """Explore the states of a model: until it finds an anomaly, has seen all states, or more than `limit` of them.
 
-    `progress` is told how many have been seen, every thousand.
+    It calls `progress` with the number of states every thousand of them.
     """
     began, first = time.perf_counter(), model.start()
     came_from: dict[Hashable, tuple[Hashable, Event] | None] = {first: None}
@@ -112,7 +110,7 @@ def explore(
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Look for no cycles meanwhile: a state is a tuple of tuples, and to look through all of them takes a fifth."""
+    """Switch the garbage collector off: states are tuples without cycles, and it would take a fifth of the time."""
     collects = gc.isenabled()
     gc.disable()
     try:

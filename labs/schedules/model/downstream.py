@@ -1,6 +1,7 @@
-"""Who reads on: a consumer takes results from Kafka and writes them somewhere, and notes how far it has come.
+"""A consumer reads results from Kafka, writes them somewhere, and commits its offset.
 
-Two writes to two places, with a crash between them. A second consumer may start while the first only sleeps.
+These are two writes to two places, and a crash may come between them. A second consumer may start while the first one
+only sleeps.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from labs.schedules.model.tuples import put
+from labs.schedules.model.state import put
 from labs.schedules.schedule import Event
 
 OFFSET_FIRST = ("read", "commit the offset", "write")
@@ -18,7 +19,7 @@ TOGETHER = ("read", "write with the offset")
 
 
 class Consumer(NamedTuple):
-    """A consumer at a step of a record, or at its end: it found its place taken."""
+    """A consumer at a step of a record. It is not alive once it has found that another one was first."""
 
     record: int = 0
     step: int = 0
@@ -33,7 +34,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DownstreamStage:
-    """`keyed`: what is written replaces what was written under its key, and so may be written again."""
+    """`keyed`: a write replaces what was written under the same key, so that it may be repeated."""
 
     name: str
     program: tuple[str, ...]
@@ -69,7 +70,7 @@ class DownstreamStage:
         elif step == "commit the offset":
             state = state._replace(noted=record + 1)
         elif step == "write with the offset":
-            if state.noted == record:  # both or neither: where another was first, the transaction fails
+            if state.noted == record:  # both or neither: if another consumer was first, the transaction fails
                 state = state._replace(noted=record + 1, written=written)
             else:
                 answer, following = "another was first", consumer._replace(alive=False)
@@ -77,10 +78,10 @@ class DownstreamStage:
         return Event(actor, step, row=record, answer=answer), state._replace(consumers=consumers)
 
     def anomaly(self, state: State) -> str | None:
-        """Name what is wrong: a record written twice, or noted though nobody is left to write it."""
+        """Name the anomaly: a record is written twice, or noted and never written."""
         if len(set(state.written)) < len(state.written):
             return "doubled"
-        # An older consumer may sleep for ever, so that nobody is left to write what lies behind the newest.
+        # An older consumer may sleep for ever. Then nobody writes the records before the newest consumer's position.
         return "lost" if set(range(state.consumers[-1].record)) - set(state.written) else None
 
     def ending(self, state: State) -> Iterator[tuple[Event, State]]:

@@ -1,96 +1,114 @@
-"""What a driver does for a batch: its next step, and what it makes of the answer.
+"""What a driver does next: a fresh generator of the sink's protocol gets the answers that the driver had so far.
 
-Its steps are the stage's program, one after the other; the decision is that of a sink with a marker.
+Spark takes two steps around the protocol of a batch: it plans the batch before, and notes it as done afterwards. A
+wrong protocol may yield "note" itself, and so has the batch noted too early.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
 
-from labs.schedules.model.broker import FENCED
-from labs.schedules.model.state import Driver, Marker, Request, State, begin, with_driver
-from labs.schedules.schedule import Event
+from exactly_once_kafka.plan import spelled
+from exactly_once_kafka.protocol import STEPS, Batch, MarkerMismatch, Protocol, next_step
+from exactly_once_kafka.protocol import Marker as RealMarker
+from labs.schedules.model.state import Driver, Marker, State, begin
+from labs.schedules.schedule import ScheduleError
 
-if TYPE_CHECKING:
-    from labs.schedules.model.kafka import Stage
+BatchProtocol = Callable[[Batch, bool], Protocol]
 
-
-def acts(stage: Stage, state: State, n: int, driver: Driver) -> tuple[Event, State]:
-    """Let a driver take its next step: write to its checkpoint, or send a request."""
-    step = stage.program[driver.step]
-    if step == "plan":
-        return _plans(stage, state, n, driver)
-    if step == "note":
-        return _notes(stage, state, n, driver)
-    request = request_of(state, n, driver, "row" if step == "rows" else step)
-    return request.sent, with_driver(state._replace(net=state.net | {request}), n, driver._replace(waiting=True))
+END, REFUSES = "end", "refuses"  # instead of a step
+OVER = ("over",)  # the history of a driver whose protocol has ended: its answers make no difference any more
+MOST_STEPS = 30  # of a protocol without faults
 
 
-def request_of(state: State, n: int, driver: Driver, what: str) -> Request:
-    batch, number = driver.batch, driver.batch * 100 + driver.step * 10 + driver.row
-    row = begin(state, batch) + driver.row if what == "row" else None
-    return Request(n, what, batch, row, driver.epoch, number, state.planned[batch], state.query)
+class Facts(NamedTuple):
+    """What a protocol knows of its batch, in the model's numbers."""
+
+    number: int
+    begin: int
+    end: int
+    query: int
+    first: int  # batch of the query
 
 
-def _plans(stage: Stage, state: State, n: int, driver: Driver) -> tuple[Event, State]:
-    """Write down what is in the batch, or find it there: from then on it stays so."""
-    event = Event(f"driver {n + 1}", "plan", driver.batch)
-    if state.hole:
-        return event._replace(answer="the state of the batch before is missing"), ended(state, n, driver)
-    following = with_driver(state, n, next_step(stage, driver))
-    if driver.batch < len(state.planned):
-        event = event._replace(row=state.planned[driver.batch] - 1)
-        if driver.fresh:
-            return event._replace(answer="as planned before"), following
-        return event._replace(answer="another driver has"), ended(state, n, driver)
-    end = min(begin(state, driver.batch) + stage.rows + state.grown, stage.rows * stage.batches)
-    return event._replace(row=end - 1), following._replace(planned=(*state.planned, end), grown=False)
+def facts_of(state: State, driver: Driver) -> Facts:
+    """Return the facts of the driver's batch, which is planned."""
+    return Facts(driver.batch, begin(state, driver.batch), state.planned[driver.batch], state.query, state.first)
 
 
-def _notes(stage: Stage, state: State, n: int, driver: Driver) -> tuple[Event, State]:
-    """Note the batch as done; where another driver has, Spark finds the file there, and fails."""
-    event, taken = Event(f"driver {n + 1}", "note", driver.batch), state.noted >= driver.batch
-    state = state._replace(noted=max(state.noted, driver.batch), hole=state.hole or not driver.computed)
-    if taken:
-        return event._replace(answer="it is noted"), ended(state, n, driver)
-    return event, with_driver(state, n, next_step(stage, driver))
+def wanted(protocol: BatchProtocol, state: State, driver: Driver) -> str:
+    """Return the step that a driver takes next, or END, or REFUSES."""
+    if not driver.history:
+        return "plan"
+    if driver.history[0] == OVER[0]:
+        return "note" if driver.history == OVER else END
+    return _after(protocol, facts_of(state, driver), driver.has_epoch, driver.history)
 
 
-def next_step(stage: Stage, driver: Driver) -> Driver:
-    """Go on to the next step of the program, or to the next batch."""
-    if driver.step + 1 < len(stage.program):
-        return driver._replace(step=driver.step + 1)
-    return driver._replace(batch=driver.batch + 1, step=0, fresh=False, computed=False, again=False)
+def told(protocol: BatchProtocol, state: State, driver: Driver, answer: Any) -> Driver:
+    """Return the driver with one more answer."""
+    driver = driver._replace(history=(*driver.history, answer), waiting=False)
+    if wanted(protocol, state, driver) == "note":
+        noted = driver._replace(history=(*driver.history, None))
+        if wanted(protocol, state, noted) == END:
+            return driver._replace(history=OVER, has_epoch=False)
+    return driver
 
 
-def hears(stage: Stage, state: State, n: int, request: Request, answer: str) -> State:
-    """Let a driver go on after an answer."""
-    driver = state.drivers[n]._replace(waiting=False)
-    if answer == FENCED:
-        return ended(state, n, driver)
-    if answer.startswith("epoch "):
-        driver = driver._replace(epoch=state.epoch)
-    if request.what == "read marker":
-        return stage.decides(state, n, driver, state.marker)
-    if request.what == "row" and begin(state, driver.batch) + driver.row + 1 < state.planned[driver.batch]:
-        return with_driver(state, n, driver._replace(row=driver.row + 1))
-    if request.what == "row":
-        driver = driver._replace(row=0, computed=True)
-    return with_driver(state, n, next_step(stage, driver))
+@functools.cache
+def _after(protocol: BatchProtocol, facts: Facts, has_epoch: bool, history: tuple[Any, ...]) -> str:
+    batch = _real_batch(facts)
+    steps = _with_sparks(protocol(batch, has_epoch))
+    try:
+        step = next_step(steps, None)
+        for answer in history:
+            step = next_step(steps, _real_marker(answer, facts) if isinstance(answer, Marker) else answer)
+    except MarkerMismatch:
+        return REFUSES
+    return END if step is None else step
 
 
-def decides(stage: Stage, state: State, n: int, driver: Driver, marker: Marker | None) -> State:
-    """Publish, skip what is published, or refuse what does not fit."""
-    following = next_step(stage, driver)
-    end, before = state.planned[driver.batch], marker.batch if marker else state.first - 1
-    if marker and before == driver.batch and (marker.end == end or not stage.marker_says_plan):
-        skipped = driver._replace(step=stage.program.index("note"), computed=stage.drains)
-        return with_driver(state, n, skipped)
-    if before == driver.batch - 1:
-        return with_driver(state, n, following)
-    return ended(state._replace(refused=True), n, following)
+def _with_sparks(protocol: Protocol) -> Generator[Any, Any, None]:
+    """Yield the steps of a protocol, and Spark's steps before and after them."""
+    yield "plan"
+    noted, step = False, next_step(protocol, None)
+    while step:
+        noted = noted or step == "note"
+        step = next_step(protocol, (yield step))
+    if not noted:
+        yield "note"
 
 
-def ended(state: State, n: int, driver: Driver) -> State:
-    """Let a driver end that is fenced, refuses, or finds its place taken."""
-    return with_driver(state, n, driver._replace(alive=False))
+@functools.cache
+def steps_of(protocol: BatchProtocol) -> tuple[str, ...]:
+    """Return the steps of a driver's first batch without faults. Raises ScheduleError for an unknown step."""
+    steps, history = list[str](), tuple[Any, ...]()
+    while (step := _after(protocol, Facts(0, 0, 1, 0, 0), False, history)) not in (END, REFUSES):
+        if step not in ("plan", "note", *STEPS):
+            raise ScheduleError(f"there is no step {step!r}; there are: {', '.join(STEPS)}")
+        if step == "plan" and steps:
+            raise ScheduleError('Spark plans a batch before its protocol begins, and a protocol has no step "plan"')
+        if len(steps) == MOST_STEPS:
+            raise ScheduleError(f"the protocol takes more than {MOST_STEPS} steps for a batch, and has no end")
+        steps.append(step)
+        history += (True if step == "rows" else None,)
+    return tuple(steps)
+
+
+def _real_batch(facts: Facts) -> Batch:
+    number = facts.number - facts.first
+    return Batch(_query(facts.query), number, _plan(facts.end), _plan(facts.begin) if number else None)
+
+
+def _real_marker(marker: Marker, facts: Facts) -> RealMarker:
+    return RealMarker(marker.batch - facts.first, _query(marker.query), _plan(marker.end))
+
+
+def _query(query: int) -> str:
+    return f"query {query}"
+
+
+def _plan(end: int) -> str:
+    return spelled({"end": end})

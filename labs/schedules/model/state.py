@@ -1,29 +1,21 @@
-"""What the model knows: where each driver is, what is under way, what Kafka and Spark's checkpoint hold."""
+"""A state of the model, and what Kafka does with a request in it.
+
+A state is where each driver is, which messages are under way, and what Kafka and Spark's checkpoint hold. Transaction
+coordinator, topic and marker are one Kafka here. States are tuples: a change makes a new tuple, and equal states are
+equal tuples.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
-from labs.schedules.model.tuples import put, without
 from labs.schedules.schedule import Event
 
 NEVER = -1
-COMING = -2  # of an epoch: it is asked for
+COMING = -2  # an epoch that the driver has asked for
 
-
-class Driver(NamedTuple):
-    """Where a driver is: at which step of which batch, and of the step `rows` at which record."""
-
-    batch: int = 0
-    step: int = 0
-    row: int = 0  # records of the batch that are sent
-    epoch: int = NEVER
-    waiting: bool = False  # for an answer
-    alive: bool = True
-    fresh: bool = True  # in its first batch, which another driver may have planned
-    computed: bool = False  # whether the batch's plan was executed, which writes Spark's state
-    saw: tuple[Marker | None, ...] = ()  # the marker, if it was read before the driver had to do anything at all
-    again: bool = False  # whether the batch's rows are written again, since Kafka was silent the first time
+Item = TypeVar("Item")
 
 
 class Marker(NamedTuple):
@@ -34,34 +26,55 @@ class Marker(NamedTuple):
     query: int = 0
 
 
+class Driver(NamedTuple):
+    """Where a driver is in the protocol of a batch: `history` are the answers to its steps, the plan's included.
+
+    A generator can neither be copied nor compared, but its answers can: a fresh generator that gets the same answers
+    yields the same next step.
+    """
+
+    batch: int = 0
+    history: tuple[Any, ...] = ()
+    row: int = 0  # how many records of the batch it has sent
+    has_epoch: bool = False  # at the beginning of the batch
+    epoch: int = NEVER
+    given: bool = False  # whether the epoch came with the commit of the batch before
+    waiting: bool = False  # for an answer
+    alive: bool = True
+    fresh: bool = True  # it is in its first batch, which another driver may have planned
+    computed: bool = False  # whether the batch's plan was executed, which writes Spark's state
+    saw: tuple[Marker | None, ...] = ()  # the marker, if a wrong spare has read it too early
+    again: bool = False  # whether it writes the batch's rows again, since Kafka was silent the first time
+
+
 class Request(NamedTuple):
-    """What is under way in the network. `number` is its place in all that the driver sends: its sequence number."""
+    """A request under way in the network. `number` is its sequence number among all that the driver sends."""
 
     driver: int
     what: str
     batch: int
-    row: int | None
-    epoch: int
-    number: int
-    end: int  # what the batch was planned to hold: records up to this one
-    query: int = 0
+    row: int | None = None
+    epoch: int = NEVER
+    number: int = 0
+    marker: Marker | None = None  # to be written
+    ahead: bool = False  # whether its sender goes on without the answer
     copy: bool = False
-    task: str = ""  # of the driver's, if it is that which sends
+    task: str = ""  # the driver's task, if a task sends it
 
     @property
     def sent(self) -> Event:
-        """That the driver, or its task, sends it. The epoch is said where Kafka looks at it."""
+        """The event in which the driver or its task sends it, with the epoch if Kafka looks at that."""
         epoch = None if self.what in ("fence", "read marker") else self.epoch
         return Event(self.task or f"driver {self.driver + 1}", self.what, self.batch, self.row, epoch)
 
     def carried(self, action: str, answer: str = "") -> Event:
-        """What the network does with it, and what comes back."""
+        """The event in which the network delivers or loses it."""
         sent = self.sent
         return sent._replace(actor="network", action=action, answer=answer, request=self.what, whose=sent.actor)
 
 
 class Spare(NamedTuple):
-    """A driver that is kept warm: whether it is told to take over, and what it has got before that, if it is wrong."""
+    """A driver that is kept warm. `told`: to take over. A wrong spare has an epoch or the marker before that."""
 
     told: bool = False
     epoch: int = NEVER
@@ -69,7 +82,7 @@ class Spare(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One attempt of a task, under the epoch of its driver: what was acknowledged to it, and what it reports."""
+    """One attempt of a task, under the epoch of its driver: how many records are acknowledged, and its report."""
 
     driver: int
     number: int
@@ -79,7 +92,7 @@ class Task(NamedTuple):
     acknowledged: int = 0  # records
     waiting: bool = False  # for an answer
     report: str = ""  # "done", "silent" or "failed"
-    repeats: bool = False  # what the tasks before it wrote, to whom Kafka was silent
+    repeats: bool = False  # whether it writes again what earlier tasks wrote, to whom Kafka was silent
 
     @property
     def name(self) -> str:
@@ -88,7 +101,7 @@ class Task(NamedTuple):
 
 class State(NamedTuple):
     drivers: tuple[Driver, ...] = (Driver(),)  # the last one is the newest
-    spare: Spare | None = None  # who comes next, if it is kept warm
+    spare: Spare | None = None  # the next driver, if it is kept warm
     tasks: tuple[Task, ...] = ()
     net: frozenset[Request] = frozenset()
     # In Kafka: the topic, the newest epoch, the marker in the topic and in the open transaction.
@@ -96,30 +109,40 @@ class State(NamedTuple):
     epoch: int = NEVER
     marker: Marker | None = None
     pending: Marker | None = None
-    remembered: frozenset[tuple[int, int]] = frozenset()  # the sequence numbers that were taken
-    # In Spark's checkpoint: where each planned batch ends; the last that is done; whether a state is missing.
+    remembered: frozenset[tuple[int, int]] = frozenset()  # driver and sequence number of the records in the log
+    topic: int = 0  # which topic the marker is in: another one after the first was deleted
+    committed: int = NEVER  # the epoch that was committed last, for executors
+    aborted: int = NEVER  # the epoch that was aborted last, as long as a driver may ask for that abort again
+    # In Spark's checkpoint: where each planned batch ends, the last batch that is done, whether a state is missing.
     planned: tuple[int, ...] = ()
     noted: int = NEVER
     hole: bool = False
-    query: int = 0  # which one the checkpoint belongs to: a new one, if the checkpoint was gone
+    checkpoint_note: int | None = None  # the topic in which the first look expected the marker
+    query: int = 0  # which query the checkpoint belongs to: a new one if the checkpoint was gone
     first: int = 0  # the query's first batch
     old_ends: frozenset[int] = frozenset()  # where batches of the queries before ended
-    grown: bool = False  # the source has more for the next batch than it had when that was first planned
-    witness: int | None = None  # in the checkpoint: in which topic the marker was to be, before anything was published
-    topic: int = 0  # that the marker is in now: another one, if the first was deleted
-    committed: int = NEVER  # the epoch that was committed last
-    aborted: int = NEVER  # the epoch that was aborted last, as long as that makes a difference
+    grown: bool = False  # the source has one more record for the next batch than when that was first planned
     refused: bool = False
-    luck: tuple[str, ...] = ()  # what may still go wrong, apart from drivers and delays
+    faults: tuple[str, ...] = ()  # what may still go wrong, besides crashes, sleeps and delays
 
 
 def begin(state: State, batch: int) -> int:
-    """Return the first record of a batch that is planned, or is planned next."""
+    """Return the first record of a planned batch, or of the batch that is planned next."""
     return state.planned[batch - 1] if batch else 0
+
+
+def put(values: tuple[Item, ...], n: int, value: Item) -> tuple[Item, ...]:
+    """Return the values with the n-th one replaced."""
+    return (*values[:n], value, *values[n + 1 :])
 
 
 def with_driver(state: State, n: int, driver: Driver) -> State:
     return state._replace(drivers=put(state.drivers, n, driver))
+
+
+def ended(state: State, n: int, driver: Driver) -> State:
+    """End a driver that is fenced, refuses, or finds that another driver has made its file."""
+    return with_driver(state, n, driver._replace(alive=False))
 
 
 def all_gone(drivers: tuple[Driver, ...]) -> tuple[Driver, ...]:
@@ -127,5 +150,73 @@ def all_gone(drivers: tuple[Driver, ...]) -> tuple[Driver, ...]:
 
 
 def spent(state: State, what: str) -> State:
-    """Take one piece of bad luck from what may still happen."""
-    return state._replace(luck=without(state.luck, what))
+    """Take one fault from what may still happen."""
+    return state._replace(faults=tuple(each for each in state.faults if each != what))
+
+
+FENCED = "fenced"
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """What Kafka does with requests.
+
+    `transactional`: a commit makes rows visible. `idempotent`: Kafka recognises a repeated record by its sequence
+    number. `epoch_by_commit`: each commit gives a new epoch (KIP-890).
+    """
+
+    transactional: bool = True
+    idempotent: bool = True
+    epoch_by_commit: bool = False
+
+    def carried_out(self, state: State, request: Request) -> tuple[State, str]:
+        """Return the state after a request, and the answer."""
+        if request.what == "fence":
+            return with_new_epoch(end(state, "aborted"))
+        if request.what == "read marker":
+            return state, in_words(state.marker)
+        if self.transactional and request.epoch != state.epoch:
+            return state, FENCED
+        if request.what == "row":
+            return self._written(state, request)
+        if request.what == "marker":
+            marker = request.marker
+            return (state._replace(pending=marker) if self.transactional else state._replace(marker=marker)), "ok"
+        if request.what == "abort":
+            return with_new_epoch(end(state, "aborted"))
+        assert request.what == "commit", request
+        state = end(state, "committed")
+        return with_new_epoch(state) if self.epoch_by_commit else (state, "ok")
+
+    def _written(self, state: State, request: Request) -> tuple[State, str]:
+        """Write a record, unless its producer has sent one with this sequence number before."""
+        key = (request.driver, request.number)
+        if self.idempotent and key in state.remembered:
+            return state, "known already"
+        assert request.row is not None
+        record = (request.row, request.batch, "open" if self.transactional else "committed")
+        remembered = state.remembered | {key} if self.idempotent else state.remembered
+        return state._replace(log=(*state.log, record), remembered=remembered), "ok"
+
+
+def with_new_epoch(state: State) -> tuple[State, str]:
+    """Grant the next epoch, which fences every driver that has an older one."""
+    return state._replace(epoch=state.epoch + 1), f"epoch {state.epoch + 1}"
+
+
+def is_open(state: State) -> bool:
+    """Tell whether a transaction is open."""
+    return state.pending is not None or any(status == "open" for _, _, status in state.log)
+
+
+def end(state: State, outcome: str) -> State:
+    """End the open transaction, if there is one: `committed` or `aborted`."""
+    if not is_open(state):
+        return state
+    log = tuple((r, b, outcome if status == "open" else status) for r, b, status in state.log)
+    marker = state.pending if outcome == "committed" and state.pending else state.marker
+    return state._replace(log=log, marker=marker, pending=None)
+
+
+def in_words(marker: Marker | None) -> str:
+    return f"batch {marker.batch}" if marker else "none"

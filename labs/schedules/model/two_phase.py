@@ -1,7 +1,7 @@
-"""Two-phase commit by hand: a transaction for each batch, a decision on disk, and whoever comes next carries it out.
+"""Two-phase commit by hand: a transaction for each batch, a decision on disk, and a next job that carries it out.
 
-One job runs at a time, as `recover` demands: a job that is started finds the one before it dead. A request is carried
-out at once, or its job has died. What is left are crashes between any two steps, and transactions that expire.
+One job runs at a time, as `recover` demands: when a job starts, the job before it is dead. Kafka carries a request out
+at once, unless its job has died. So a job may crash between any two steps, and a transaction may time out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from labs.schedules.model.tuples import put
+from labs.schedules.model.state import put
 from labs.schedules.schedule import Event
 
 IN_ORDER = ("begin", "rows", "decide", "finish")
@@ -18,7 +18,7 @@ COMMIT_FIRST = ("begin", "rows", "finish", "decide")
 
 
 class State(NamedTuple):
-    """Which job it is and where: at a step of a batch; each batch's transaction; and what the log of decisions says."""
+    """The job and its step in a batch; each batch's transaction; and what the log of decisions says."""
 
     job: int = 1
     alive: bool = True
@@ -27,14 +27,16 @@ class State(NamedTuple):
     row: int = 0
     sent: tuple[tuple[int, ...], ...] = ()  # the records in each batch's newest transaction
     fates: tuple[str, ...] = ()  # of each batch's newest transaction: none, open, committed or aborted
-    topic: tuple[int, ...] = ()  # what a read_committed reader sees, were it not for transactions that are open
-    decided: int = -1  # the last batch whose commit is decided: the source is read on behind it
+    topic: tuple[
+        int, ...
+    ] = ()  # the committed records; an open transaction before them may still hide them from readers
+    decided: int = -1  # the last batch whose commit is decided: the next job reads on behind it
     expiries: int = 1
 
 
 @dataclass(frozen=True)
 class TwoPhaseStage:
-    """`recovers`: a job that starts carries out what was decided. `expires`: Kafka aborts what is open too long."""
+    """`recovers`: a job first carries out what was decided. `expires`: Kafka aborts what is open for too long."""
 
     name: str
     program: tuple[str, ...]
@@ -82,7 +84,7 @@ class TwoPhaseStage:
         return Event(actor, "commit", batch, answer="ok"), _ended(following, batch, "committed")
 
     def _restarts(self, state: State) -> tuple[Event, State]:
-        """Start a job behind the last decision; let it first carry out what was decided, and abort the rest."""
+        """Start a job behind the last decision. It first commits what was decided, and aborts the rest."""
         state = state._replace(job=state.job + 1, alive=True, batch=state.decided + 1, step=0, row=0)
         if self.recovers:
             for batch, fate in enumerate(state.fates):
@@ -91,14 +93,14 @@ class TwoPhaseStage:
         return Event("supervisor", "start", state.batch, whose=f"driver {state.job}"), state
 
     def anomaly(self, state: State) -> str | None:
-        """Name what is wrong: a record doubled, decided and never to be seen, out of order, or a dead end."""
+        """Name the anomaly: a record is doubled, a decided one is lost, or readers wait for ever."""
         if len(set(state.topic)) < len(state.topic):
             return "doubled"
         if "aborted" in state.fates[: state.decided + 1]:
             return "lost"
-        # Who would end it? A job that is behind it and does not recover never will, and its readers wait.
-        behind = state.fates[: state.batch]
-        return "stuck" if state.alive and not self.recovers and "open" in behind else None
+        # A job that does not recover never ends an open transaction of an earlier batch, and readers wait for that.
+        earlier = state.fates[: state.batch]
+        return "stuck" if state.alive and not self.recovers and "open" in earlier else None
 
     def ending(self, state: State) -> Iterator[tuple[Event, State]]:
         return iter(())

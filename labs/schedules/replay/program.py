@@ -1,146 +1,205 @@
-"""A driver of a replay: it carries out the steps of its batches on the real Kafka, with a client of its own."""
+"""A driver of a replay: it runs the protocol of a stage, the generator that the model runs, on the real Kafka.
+
+Its client sends one request at a time. It writes no note about the marker's topic, and it cannot abort.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from exactly_once_kafka.protocol import Batch, Marker, Step, next_step
 from labs.pipeline.records import WINDOW_MS, result_value
-from labs.schedules.replay.checkpoint import SmallCheckpoint, Taken
-from labs.schedules.replay.program_client import Headers, ProgramClient
-from labs.schedules.replay.stepwise import Ended, serve
+from labs.schedules.replay.gates import (
+    Ended,
+    GatedTransport,
+    Gates,
+    SmallCheckpoint,
+    main,
+    plan_up_to,
+    planned_batches,
+    protocol_named,
+)
 
-# Kafka's ways to say that a younger producer has the name.
-FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+PATIENCE = 60  # seconds
+ONE_SLICE = 0.1  # seconds; a longer wait is several of the client's, in which two errors at once end in a SystemError
+Headers = list[tuple[str, str | bytes | None]]  # as the client wants them
 
 
-class Driver:
-    """Runs `settings["program"]`, batch after batch, from `batch` on."""
+def publish(settings: dict[str, Any], gates: Gates) -> None:
+    """Run `settings["protocol"]`, batch after batch."""
+    checkpoint, protocol = SmallCheckpoint(settings["checkpoint"]), protocol_named(settings["protocol"])
+    transport = PlainTransport(settings, gates)
+    for batch in planned_batches(settings, gates, checkpoint):
+        transport.start(batch, checkpoint.records(batch.batch_id))
+        gated = GatedTransport(transport, gates, checkpoint, batch.batch_id, lambda: transport.asking)
+        steps, answer = protocol(batch, transport.has_epoch), None
+        while step := next_step(steps, answer):
+            answer = gated.take(step)
+        if not gated.noted:
+            gated.note()
 
-    def __init__(self, settings: dict[str, Any]):
-        self._settings = settings
-        self._program: list[str] = settings["program"]
-        self._checkpoint = SmallCheckpoint(settings["checkpoint"])
-        self._batch, self._step, self._row = settings["batch"], 0, 0
-        self._fresh, self._computed, self._has_epoch, self._attempt = True, False, False, 0
-        self._kafka = ProgramClient(settings, transactional="commit" in self._program)
 
-    @property
-    def finished(self) -> bool:
-        return self._batch >= self._settings["batches"]
+def send(producer: Producer, topic: str, value: bytes, **more: Any) -> None:
+    """Send one record, and wait until it is acknowledged. Raises KafkaException, and Ended if no answer comes."""
+    failures: list[KafkaError] = []
+    producer.produce(
+        topic,
+        value,
+        partition=0,
+        on_delivery=lambda error, _: failures.append(error) if error else None,
+        **more,
+    )
+    patience = int(PATIENCE / ONE_SLICE)
+    while producer.flush(ONE_SLICE) and not failures:
+        patience -= 1
+        if not patience:
+            raise Ended("no answer")
+    if failures:
+        raise KafkaException(failures[0])
 
-    def upcoming(self) -> dict[str, Any]:
-        """Say which step comes next."""
-        step = self._program[self._step]
-        if step == "fence" and self._settings["keeps_epoch"] and self._has_epoch:
-            self._step += 1
-            step = self._program[self._step]
-        if step == "rows":
-            return {"action": "row", "batch": self._batch, "row": self._begin + self._row}
-        return {"action": step, "batch": self._batch}
 
-    def take(self, step: dict[str, Any]) -> str:
-        """Take the step, and return what came back. Raises Ended after the last answer of all."""
-        actions: dict[str, Callable[[], str]] = {
-            "plan": self._plan,
-            "fence": self._fence,
-            "read marker": self._read_marker,
-            "row": self._send_row,
-            "marker": self._send_marker,
-            "commit": self._commit,
-            "note": self._note,
-        }
+class Asking(Thread):
+    """Asks for an epoch in the background. `join` raises the KafkaException for which there is none."""
+
+    def __init__(self, transport: PlainTransport):
+        super().__init__(daemon=True)
+        self._transport, self._failure = transport, list[KafkaException]()
+        self.start()
+
+    def run(self) -> None:
         try:
-            return actions[step["action"]]()
-        except Taken as taken:
-            raise Ended(str(taken)) from None
+            self._transport.fence()
         except KafkaException as error:
-            kafka_error = error.args[0]
-            raise Ended("fenced" if kafka_error.code() in FENCED else kafka_error.str()) from None
+            self._failure.append(error)
 
-    # The steps
+    def join(self, timeout: float | None = None) -> None:
+        super().join(timeout)
+        if self._failure:
+            raise self._failure[0]
 
-    def _plan(self) -> str:
-        batch, planned = self._batch, self._checkpoint.planned
-        if batch and not self._checkpoint.has_state(batch - 1):
-            raise Ended("the state of the batch before is missing")
-        again = self._fresh and batch < len(planned)
-        if not again:
-            rows = self._settings["rows"]
-            self._checkpoint.plan(batch, rows, rows * self._settings["batches"])
-        self._fresh = False
-        self._attempt += 1
-        self._go_on()
-        return "as planned before" if again else ""
 
-    def _fence(self) -> str:
-        self._kafka.ask_for_epoch()
-        self._has_epoch = True
-        self._go_on()
-        return "ok"
+class PlainTransport:
+    """Takes the steps of a batch with a producer, which has a transactional id if the stage has transactions.
 
-    def _read_marker(self) -> str:
-        marker = self._kafka.last_marker()
-        batch, end = self._batch, self._end
-        done, its_end = marker or (-1, 0)
-        if done == batch and (its_end == end or not self._settings["marker_says_plan"]):
-            self._step = self._program.index("note")
-            self._computed = self._settings["drains"]
-        elif done == batch - 1:
-            self._go_on()
-        else:
-            raise Ended(f"batch {done}" if marker else "none")
-        return f"batch {done}" if marker else "none"
+    A step raises KafkaException for what Kafka refuses, and Ended if no answer comes.
+    """
 
-    def _send_row(self) -> str:
-        record, last = self._begin + self._row, self._begin + self._row + 1 == self._end
-        headers: Headers = [
-            ("batch_id", str(self._batch)),
-            ("attempt", f"{self._settings['client_id']} {self._attempt}"),
-        ]
-        if last or "commit" in self._program:  # the last may never be seen, and half a transaction is none
-            headers.append(("batch_rows", str(self._end - self._begin)))
-        self._kafka.send(self._settings["topic"], result_value(record * WINDOW_MS, f"record {record}", 1), headers)
-        self._row += 1
-        if last:
-            self._row = 0
-            self._computed = True
-            self._go_on()
-        return "ok"
+    def __init__(self, settings: dict[str, Any], gates: Gates):
+        self._settings, self._gates, self._attempt = settings, gates, 0
+        self._connection = {
+            "bootstrap.servers": settings["bootstrap_servers"],
+            "client.id": settings["client_id"],
+            "log_level": 0,
+        }
+        self._producer, self.has_epoch = self._new_producer(), False
+        self.asking: Asking | None = None
+        self._consumer: Consumer | None = None
 
-    def _send_marker(self) -> str:
-        self._kafka.send(self._settings["marker_topic"], json.dumps([self._batch, self._end]).encode(), [])
-        self._go_on()
-        return "ok"
+    def start(self, batch: Batch, records: range) -> None:
+        """Take note of the batch whose steps come next."""
+        self._batch, self._records, self._attempt = batch, records, self._attempt + 1
 
-    def _commit(self) -> str:
-        self._kafka.commit()
-        self._go_on()
-        return "ok"
+    def take(self, step: Step) -> Any:
+        """Take a step, under the epoch that was asked for ahead, if one was."""
+        if self.asking and step != "drain":
+            self.asking.join()
+            self.asking = None
+        return getattr(self, step.replace(" ", "_"))()
 
-    def _note(self) -> str:
-        self._checkpoint.note(self._batch, self._computed)
-        self._go_on()
-        return ""
+    def fence(self) -> None:
+        if self.has_epoch:
+            self._producer = self._new_producer()  # a client asks for an epoch only once
+        self._producer.init_transactions(PATIENCE)
+        self.has_epoch = True
+        self._producer.begin_transaction()
 
-    # What they need
+    def next_epoch(self) -> None:
+        self.asking = Asking(self)
 
-    @property
-    def _begin(self) -> int:
-        return self._checkpoint.planned[self._batch - 1] if self._batch else 0
+    def rows(self) -> bool:
+        rows = ("batch_rows", str(len(self._records)))
+        for record in self._records:
+            if record > self._records.start:
+                self._gates.gate("row", self._batch.batch_id, record)
+            headers: Headers = [
+                ("batch_id", str(self._batch.batch_id)),
+                ("attempt", f"{self._settings['client_id']} {self._attempt}"),
+            ]
+            # Without a transaction the last record may never come: the others do not promise it.
+            headers += [rows] if self._settings["transactional"] or record + 1 == self._records.stop else []
+            result = result_value(record * WINDOW_MS, f"record {record}", 1)
+            send(self._producer, self._settings["topic"], result, key=self._settings["name"], headers=headers)
+            self._gates.answer = "ok"
+        return True
 
-    @property
-    def _end(self) -> int:
-        return self._checkpoint.planned[self._batch]
+    def marker(self) -> None:
+        marker = json.dumps([self._batch.batch_id, self._records.stop]).encode()
+        send(self._producer, self._settings["marker_topic"], marker, key=self._settings["name"])
 
-    def _go_on(self) -> None:
-        self._step += 1
-        if self._step == len(self._program):
-            self._batch, self._step, self._fresh, self._computed = self._batch + 1, 0, False, False
+    def commit(self) -> None:
+        self._producer.commit_transaction(PATIENCE)
+        self._producer.begin_transaction()
+
+    def abort(self) -> None:
+        raise Ended("this program cannot 'abort'")
+
+    def drain(self) -> None:
+        """Execute the batch to nowhere: there is nothing to compute here."""
+
+    def read_marker(self) -> Marker | None:
+        """Return the marker that was committed last, as far as it is decided by now."""
+        consumer = self._consumer = self._consumer or Consumer(
+            {
+                **self._connection,
+                "group.id": self._settings["name"],
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        consumer.assign([TopicPartition(self._settings["marker_topic"], 0, OFFSET_BEGINNING)])
+        last = None
+        while True:
+            message = consumer.poll(PATIENCE)
+            if message is None:
+                raise Ended("no answer")
+            error = message.error()
+            if error is None:
+                batch, end = json.loads(message.value() or b"")
+                last = Marker(batch, "a query", plan_up_to(end))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return last
+            elif not error.retriable():
+                raise KafkaException(error)
+
+    look = wait_and_look = read_marker
+
+    def _new_producer(self) -> Producer:
+        settings = {
+            **self._connection,
+            "error_cb": lambda _: None,  # a fatal error is then told by the call that it befalls, and by no other
+            "acks": "all",
+            "linger.ms": 0,
+            "max.in.flight": 1,
+            "enable.idempotence": self._settings["idempotent"],
+            "socket.timeout.ms": 1000 * PATIENCE,
+            "message.timeout.ms": 1000 * PATIENCE,
+            "enable.sparse.connections": False,  # or an epoch waits for a connection, half a second
+        }
+        if self._settings["transactional"]:
+            settings["transactional.id"] = self._settings["name"]
+            timeout = self._settings["transaction_timeout_ms"]
+            settings["transaction.timeout.ms"] = timeout
+            settings["message.timeout.ms"] = min(1000 * PATIENCE, timeout)
+            settings["socket.timeout.ms"] = min(1000 * PATIENCE, timeout - 200)  # the client demands that
+        return Producer(settings)
 
 
 if __name__ == "__main__":
-    serve(Driver)
+    main(publish)

@@ -21,7 +21,7 @@ function records(seen) {
 
 function render({ model, el }) {
   const data = model.get("data");
-  const id = `eo-${Math.random().toString(36).slice(2, 10)}`; // two timelines on a page are told apart by it
+  const id = `eo-${Math.random().toString(36).slice(2, 10)}`; // another one for each timeline on a page
   const root = made("div", { class: "eo-timeline eo-explorable", role: "group", "aria-label": "Timeline of two batches" });
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys: arrows would go from cell to cell
 
@@ -51,6 +51,7 @@ function render({ model, el }) {
 
   // The track: the steps of the batches, and the handle that is dragged along them
   const steps = [];
+  const rows = []; // of each batch: beside each other, or stacked on a narrow screen
   const track = made("div", { class: "eo-track" });
   for (let batch = 0; batch < data.batches; batch++) {
     const row = made("div", { class: "eo-batch" }, made("div", { class: "eo-name" }, `batch ${batch}`));
@@ -62,6 +63,7 @@ function render({ model, el }) {
       cells.append(step);
     }
     row.append(cells);
+    rows.push(row);
     track.append(row);
   }
   const handle = made("div", {
@@ -87,7 +89,7 @@ function render({ model, el }) {
   const live = made("p", { class: "eo-hidden", "aria-live": "polite" });
   root.append(
     made("div", { class: "eo-controls" }, switches, faults),
-    made("div", { class: "eo-scroll" }, track),
+    track,
     where,
     made("div", { class: "eo-sights" }, ...sights.map((each) => each.part)),
     why,
@@ -100,6 +102,20 @@ function render({ model, el }) {
     for (const [key, value] of Object.entries(changes)) model.set(key, value);
     model.save_changes();
     show();
+  }
+
+  // How wide a step is: one that the setting does not have is a sliver, so that its place can still be reached.
+  const widths = () => {
+    const { absent } = data.settings[model.get("switches")];
+    return data.stations.map((station) => (absent.includes(station.name) ? 0.3 : 1));
+  };
+
+  // Where a place is in the row of its batch: from 0 to 1
+  function across(place) {
+    const wide = widths();
+    const taken = place.at * steps.length - place.batch * wide.length; // steps of this batch, perhaps and a half
+    const sum = (part) => part.reduce((total, each) => total + each, 0);
+    return (sum(wide.slice(0, Math.floor(taken))) + (taken % 1) * (wide[Math.floor(taken)] ?? 0)) / sum(wide);
   }
 
   function show() {
@@ -118,7 +134,9 @@ function render({ model, el }) {
       step.classList.toggle("eo-absent", setting.absent.includes(station));
       step.classList.toggle("eo-undone", what.stops && here.at <= n / steps.length);
     });
-    handle.style.left = `${here.at * 100}%`;
+    track.style.setProperty("--eo-columns", widths().map((each) => `minmax(0, ${each}fr)`).join(" "));
+    handle.style.setProperty("--eo-batch", here.batch);
+    handle.style.setProperty("--eo-across", across(here));
     handle.dataset.fault = fault;
     handle.setAttribute("aria-valuenow", place);
     handle.setAttribute("aria-valuetext", here.name);
@@ -141,13 +159,16 @@ function render({ model, el }) {
   const last = data.places.length - 1;
   const go = (place) => choose({ place: Math.min(last, Math.max(0, place)) });
   function follow(event) {
-    const frame = track.getBoundingClientRect();
-    const at = (event.clientX - frame.left) / frame.width;
-    const far = data.places.map((each) => Math.abs(each.at - at));
+    const frames = rows.map((row) => row.getBoundingClientRect());
+    const far = data.places.map((each) => {
+      const { left, width, top, bottom } = frames[each.batch];
+      const beside = Math.max(top - event.clientY, event.clientY - bottom, 0); // of the other row
+      return Math.abs(left + across(each) * width - event.clientX) + 10 * beside;
+    });
     const nearest = far.indexOf(Math.min(...far));
     if (nearest !== model.get("place")) go(nearest);
   }
-  const drag = new AbortController(); // ends what listens to the page, when the widget goes
+  const drag = new AbortController(); // removes the listeners of the page when the widget is removed
   let dragged = false;
   track.addEventListener("pointerdown", (event) => {
     if (event.button) return;
@@ -158,7 +179,7 @@ function render({ model, el }) {
     follow(event);
   });
   const move = (event) => {
-    dragged &&= event.buttons > 0; // it may have been let go where nobody saw it
+    dragged &&= event.buttons > 0; // the button may have been released outside the window
     if (dragged) follow(event);
   };
   const release = () => (dragged = false);
