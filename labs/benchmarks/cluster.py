@@ -1,4 +1,4 @@
-"""The same count on this process's machine alone, and on a standalone cluster of two executors, in turn."""
+"""The same count in local mode and on a standalone cluster of two executors, in turn."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import uuid
 from collections.abc import Iterator
 
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.spark_cluster import SparkCluster
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.faults.job import JobProcess
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import close_windows, replay
 
 
 def measure(records: int = 1_000_000, rounds: int = 3) -> Iterator[tuple[str, float, str]]:
-    """Yield (what, median, unit): records per second on each, from the first batch's start to the job's end.
+    """Yield (what, median, unit): records per second of each, from the first batch's start to the job's end.
 
-    Both jobs are processes of their own with two cores for the work; their start is not in the number.
+    Both jobs are processes of their own with two cores for the work; the time to start them does not count.
     """
     with Broker(jvm_options=()) as broker, SparkCluster(workers=2) as cluster:
         servers = broker.bootstrap_servers

@@ -1,11 +1,11 @@
 """From the moment a window can be closed to the moment its results can be read, while traffic flows.
 
-A window is *closable* when the first record is sent whose event time is so late that the watermark passes the
-window's end (its end plus the allowed lateness). It is *visible* when a read_committed consumer has the last of its
-results. In between lie the send, the batch that was running, the batch that moves the watermark, the batch that
-emits the window, the sink, and the fetch.
+A window is *closable* when the first record is sent whose event time moves the watermark past the window's end (its
+end plus the allowed lateness). It is *visible* when a read_committed consumer has the last of its results. In
+between lie the send, the batch that was running, the batch that moves the watermark, the batch that emits the
+window, the sink, and the fetch.
 
-Where it stops: traffic, watcher, Spark's driver and the broker share this machine, so their work is in the numbers.
+Limitations: traffic, watcher, Spark's driver and the broker share this machine, so their work is in the numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.watcher import Watcher
 from labs.pipeline.log.access_log import Access
@@ -35,7 +35,7 @@ from labs.pipeline.records import LATENESS_MS, WINDOW_MS, window_start
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
 RATE = 5_000  # records per second
-# Seconds of event time per second: a window in 1.04 s. Not one a second, or all of them would end at the same
+# Seconds of event time per second: one window in 1.04 s. With one per second, all windows would end at the same
 # moment between two triggers.
 SPEED = 4.8
 CLIENTS = 200
@@ -62,17 +62,17 @@ RUNS = (
 
 @dataclass(frozen=True)
 class Latency:
-    """What one run showed: milliseconds from closable to visible per window, and Spark's progress of each batch."""
+    """The result of one run: milliseconds from closable to visible per window, and Spark's durations per batch."""
 
     milliseconds: list[float]
     batches: list[dict[str, int]]  # durationMs
 
     def percentile(self, percent: int) -> float:
-        """Return the latency that this percentage of the windows did not exceed; of few windows, 99 is the worst."""
+        """Return the latency that this percentage of the windows did not exceed; with few windows, 99 is the worst."""
         return statistics.quantiles(self.milliseconds, n=100, method="inclusive")[percent - 1]
 
     def medians(self) -> dict[str, float]:
-        """Return the median milliseconds of each part of a batch, by Spark's names for them."""
+        """Return the median milliseconds of each part of a batch, by Spark's name for it."""
         parts = self.batches[-1]
         return {part: statistics.median(each.get(part, 0) for each in self.batches) for part in parts}
 
@@ -102,7 +102,7 @@ def run_traffic(
     windows: int = 60,
     warm_up: int = WARM_UP,
 ) -> Latency:
-    """Count steady traffic into one of SINKS until `warm_up + windows` windows are visible, and measure the latter.
+    """Count steady traffic into one of SINKS until `warm_up + windows` windows are visible; measure the last `windows`.
 
     `trigger` is the time in seconds from the start of a batch to the start of the next; None: back to back.
     """
@@ -118,7 +118,7 @@ def run_traffic(
     try:
         _wait(lambda: len(closable) >= warm_up and query.lastProgress, query)
         progress = query.lastProgress
-        assert progress is not None  # it was waited for
+        assert progress is not None  # `_wait` waited for it
         first = progress.batchId + 1
         _wait(lambda: len(closable) >= warm_up + windows, query)
         batches = [batch.durationMs for batch in query.recentProgress if batch.batchId >= first]
@@ -137,7 +137,7 @@ def run_traffic(
 
 
 def _noting(accesses: Iterable[Access], closable: dict[int, float]) -> Iterator[Access]:
-    """Pass the accesses on, and note for each window (its start) when the first goes by that lets it be closed."""
+    """Pass the accesses on, and note for each window (its start) when the access passes that makes it closable."""
     window = None
     for access in accesses:
         if window is None:
@@ -149,7 +149,7 @@ def _noting(accesses: Iterable[Access], closable: dict[int, float]) -> Iterator[
 
 
 def _wait(condition: Callable[[], object], query: StreamingQuery) -> None:
-    """Wait for the condition, ten minutes at most. Raises what the query raised, if it failed."""
+    """Wait for the condition, at most ten minutes. If the query failed, raises its error."""
     eventually(lambda: condition() or not query.isActive, 600)
     if not query.isActive:
         query.awaitTermination()  # raises

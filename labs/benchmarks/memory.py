@@ -1,9 +1,9 @@
-"""What the driver has of a large batch that the executors write: how much memory it takes, and which bytes it sends.
+"""What a large batch that the executors write costs the driver: its memory, and the bytes that it sends.
 
-The executors are processes of their own (Spark's imitation of a cluster), so that the driver's JVM is the driver's
-alone. Memory is what is resident, at most, looked at ten times a second.
+The executors are processes of their own (Spark's `local-cluster` mode), so that only the driver uses the driver's JVM.
+Memory is the maximum of the resident memory, sampled ten times a second.
 
-Where it stops: a JVM keeps what it has once taken, so that its numbers fall for no batch.
+Limitations: a JVM does not give memory back, so that its numbers never fall from one batch to the next.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from exactly_once_kafka.executors.cluster import Cluster
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 
 MASTER = "local-cluster[2,1,1024]"
 PARTITIONS, VALUE = 4, "repeat('x', 60)"
@@ -44,7 +44,7 @@ def measure(large: int = 10_000_000) -> Iterator[tuple[str, float, str]]:
 
 
 def _batch(spark: SparkSession, servers: str, rows: int) -> tuple[dict[str, int], int]:
-    """Publish a batch of so many rows; return the bytes resident, and of the record batches that this process sent."""
+    """Publish a batch of `rows` rows; return resident bytes per process, and bytes of record batches that it sent."""
     topic, sent = create_topic(servers, f"to-{uuid.uuid4().hex[:8]}", PARTITIONS), [0]
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
     numbers = stream.option("numPartitions", PARTITIONS).load().where(f"value < {rows}")
@@ -76,7 +76,7 @@ def _batch(spark: SparkSession, servers: str, rows: int) -> tuple[dict[str, int]
 
 
 class _Watch:
-    """Looks at the two processes of the driver while it lasts."""
+    """Samples the memory of the driver's two processes while it is open."""
 
     def __init__(self, spark: SparkSession):
         java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]

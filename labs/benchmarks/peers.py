@@ -1,11 +1,11 @@
-"""The same count on other engines, exactly once: what a record costs once warm, and how late a result comes.
+"""The same count on other engines, exactly once: what a record costs after the warm-up, and the latency of a result.
 
-Each engine drains a small backlog and a large one, audited, and the margin between the two is what is told: start and
-warm-up cancel out. The engines take turns, so that what slows the machine down for a while slows all of them.
+Each engine drains a small backlog and a large one, both audited. The result is the difference between the two, in which
+start and warm-up cancel out. The engines take turns, so that a slow phase of the machine slows all of them.
 
-Where it stops: one partition, two cores or whatever there is, traffic, broker and reader on the same machine; and an
-engine that goes on warming up all through the small backlog looks better than it is with one yet larger. JVMs use
-all of their compilers, as they do by default: their first result comes later by that than in lessons and comparisons.
+Limitations: one partition; two cores, or as many as there are; traffic, broker and reader on the same machine. For an
+engine that is still warming up at the end of the small backlog, the result depends on the sizes. JVMs use all of their
+compilers, as they do by default, so that their first result comes later than in lessons and comparisons.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from labs.engines.catalogue import chosen_engines
 from labs.engines.engine import Engine
 from labs.runs.engine_comparison import Size, compare
-from labs.runs.engine_speed import SpeedRun
+from labs.runs.engine_run import SpeedRun
 
 SEED = 7
 OURS = "spark"
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
 
     @property
     def records_per_second(self) -> float:
-        """What the records took by which the one is larger. Raises RuntimeError if that cannot be told."""
+        """The rate at which the additional records were drained. Raises RuntimeError if it cannot be computed."""
         seconds = (self.large.drained or 0.0) - (self.small.drained or 0.0)  # both were valid, so both were drained
         if seconds <= 0:
             raise RuntimeError(f"{self.small.engine} took no longer for the large backlog: take a larger one (--large)")
@@ -47,8 +47,8 @@ def measure(
 ) -> Iterator[tuple[str, float, str]]:
     """Yield (what, value, unit): medians of the rounds for each engine, and each as a ratio to the lab's own job.
 
-    `engines` are those beside the lab's own; None: all that are installed. Raises RuntimeError for a run that the
-    auditor does not find valid: who is wrong is not quick. NotInstalled.
+    `engines` are those beside the lab's own; None: all that are installed. Raises NotInstalled, and RuntimeError for a
+    run that the auditor does not find valid: the speed of a wrong count means nothing.
     """
     names = dict.fromkeys([OURS, *engines]) if engines else None  # each once
     taking_part = chosen_engines(list(names) if names else None)
@@ -75,7 +75,7 @@ def _told(pairs: Sequence[Pair]) -> dict[str, tuple[float, str]]:
     hundredths = statistics.quantiles(latencies, n=100, method="inclusive")
     return {
         "from the start to the first result": (statistics.median(pair.small.first_result or 0 for pair in pairs), "s"),
-        "drained once warm": (statistics.median(pair.records_per_second for pair in pairs), "records/s"),
+        "drained after the warm-up": (statistics.median(pair.records_per_second for pair in pairs), "records/s"),
         "latency, p50": (hundredths[49], "s"),
         "latency, p99": (hundredths[98], "s"),
         "memory": (statistics.median(pair.large.memory_mb for pair in pairs), "MB"),

@@ -1,9 +1,9 @@
-"""What Real-Time Mode gives and what exactly once takes of it: from a record's sending to its result's arrival.
+"""What Real-Time Mode gains and exactly once costs: the time from a record's sending to its result's arrival.
 
-One query, four ways to run it, in turn, on the same broker: micro-batches with Spark's own Kafka sink, Real-Time Mode
-with it, and Real-Time Mode with the exactly-once sink, seen by readers of both isolation levels.
+One query runs in three ways, in turn, on the same broker: micro-batches with Spark's own Kafka sink, Real-Time Mode
+with the same sink, and Real-Time Mode with the exactly-once sink.
 
-Where it stops: records, reader, Spark and broker share this machine, so their work is in the numbers.
+Limitations: records, reader, Spark and broker share this machine, so their work is in the numbers.
 """
 
 from __future__ import annotations
@@ -21,53 +21,49 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.query.real_time import start_real_time, start_sparks_own
+from labs.pipeline.real_time.sink import RealTimeKafkaSink
 from labs.pipeline.records import SOURCE_TOPIC
 
 RATE = 100  # records per second
 EPOCH = "5 seconds"  # the shortest that Spark allows unless told otherwise
 MICRO_BATCH, SPARKS, OURS = "micro-batch, Spark's sink", "real time, Spark's sink", "real time, exactly once"
-LEVELS = ("read_uncommitted", "read_committed")
 
 
 def measure(seconds: int = 30) -> Iterator[tuple[str, float, str]]:
-    """Yield (what, value, unit): p50, p95 and p99 for each way to run it and level to read it, after a warm-up."""
+    """Yield (what, value, unit): p50, p95 and p99 for each way to run it, after a warm-up."""
     with Broker(jvm_options=()) as broker:
         spark = spark_session(quick_start=False)
         for way in (MICRO_BATCH, SPARKS, OURS):
             latencies = _latencies(spark, broker.bootstrap_servers, way, seconds)
-            for level in LEVELS if way == OURS else LEVELS[:1]:
-                quantiles = statistics.quantiles(latencies[level], n=100, method="inclusive")
-                for percent in (50, 95, 99):
-                    name = f"{way}, {level}: p{percent} of {len(latencies[level])}"
-                    yield name, quantiles[percent - 1], "ms"
+            quantiles = statistics.quantiles(latencies, n=100, method="inclusive")
+            for percent in (50, 95, 99):
+                yield f"{way}: p{percent} of {len(latencies)}", quantiles[percent - 1], "ms"
 
 
-def _latencies(spark: SparkSession, servers: str, way: str, seconds: int) -> dict[str, list[float]]:
-    """Return for each isolation level the milliseconds of every record that was sent in so many seconds."""
+def _latencies(spark: SparkSession, servers: str, way: str, seconds: int) -> list[float]:
+    """Return the milliseconds of every record that was sent in `seconds` seconds."""
     name = uuid.uuid4().hex[:8]
     source, topic = create_topic(servers, f"{SOURCE_TOPIC}-{name}", 1), create_topic(servers, f"out-{name}", 1)
-    readers = [_Reader(servers, topic, level) for level in LEVELS]
+    reader = _Reader(servers, topic)
     checkpoint = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     query = _start(way, read_source(spark, servers, source), servers, topic, checkpoint.name)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     try:
         warm = _send(producer, source, 10)  # warms up: two epochs
-        eventually(lambda: all(reader.milliseconds for reader in readers), 60)
+        eventually(lambda: reader.milliseconds, 60)
         sent = _send(producer, source, seconds)
-        eventually(lambda: all(len(reader.milliseconds) >= warm + sent for reader in readers), 60)
+        eventually(lambda: len(reader.milliseconds) >= warm + sent, 60)
     finally:
         query.stop()
         checkpoint.cleanup()
-        for reader in readers:
-            reader.close()
-    return {reader.level: reader.milliseconds[warm:] for reader in readers}
+        reader.close()
+    return reader.milliseconds[warm:]
 
 
 def _start(way: str, records: DataFrame, servers: str, topic: str, checkpoint: str) -> StreamingQuery:
@@ -82,7 +78,7 @@ def _start(way: str, records: DataFrame, servers: str, topic: str, checkpoint: s
 
 
 def _send(producer: Producer, topic: str, seconds: float) -> int:
-    """Send the time at a steady rate, and return how often it was sent."""
+    """Send the time at a steady rate, and return the number of records."""
     over, pause, sent = time.monotonic() + seconds, threading.Event(), 0
     while time.monotonic() < over:
         producer.produce(topic, repr(time.monotonic()))
@@ -94,16 +90,15 @@ def _send(producer: Producer, topic: str, seconds: float) -> int:
 
 
 class _Reader:
-    """Notes how long ago each record was sent that arrives."""
+    """Reads committed records, and notes how long ago each was sent."""
 
-    def __init__(self, servers: str, topic: str, level: str):
-        self.level = level
+    def __init__(self, servers: str, topic: str):
         self.milliseconds: list[float] = []
         self._over = threading.Event()
         settings: dict[str, Any] = {
             "bootstrap.servers": servers,
-            "group.id": f"{topic}-{level}",
-            "isolation.level": level,
+            "group.id": topic,
+            "isolation.level": "read_committed",
         }
         settings |= {"enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 5}
         self._consumer = Consumer(settings)

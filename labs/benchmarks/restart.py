@@ -1,4 +1,4 @@
-"""How long a crashed query takes to come back: in a living session, and as a killed process, cold or by a hot spare."""
+"""How long a crashed query takes to recover: in a running session, and as a killed process, cold or by a hot spare."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_visible
 from labs.faults.fault import Fault, FaultPoints
 from labs.faults.job import JobProcess
@@ -35,7 +35,7 @@ KILLED = {"cold start after a killed process": False, "hot spare after a killed 
 def measure(rounds: int = 5) -> Iterator[tuple[str, float, str]]:
     """Yield (what, seconds, "s") from the crash to the first new committed result: the median, and the longest.
 
-    The ways are taken in turn, so that what slows the machine down for a while slows all of them.
+    The ways take turns, so that a slow phase of the machine slows all of them.
     """
     with Broker() as broker, contextlib.ExitStack() as kept:
         servers = broker.bootstrap_servers
@@ -63,7 +63,7 @@ def _in_session(spark: SparkSession, servers: str, source: str) -> float:
             records = read_source(spark, servers, source, records_per_batch=RECORDS)
             return start_query(count_ips(records), sink, checkpoint)
 
-        with points.armed(Fault("before_write", BATCH)), contextlib.suppress(StreamingQueryException):
+        with points.armed(Fault("before_rows", BATCH)), contextlib.suppress(StreamingQueryException):
             start().awaitTermination()
         seconds = _until_more(servers, topic, start)
         for query in spark.streams.active:
@@ -72,7 +72,7 @@ def _in_session(spark: SparkSession, servers: str, source: str) -> float:
 
 
 class _Victims:
-    """One count that is killed again and again: each driver that has taken over is the next to be killed."""
+    """One count whose driver is killed again and again: each one that has taken over is the next to be killed."""
 
     def __init__(self, servers: str, source: str):
         self._servers, self._batch = servers, BATCH
@@ -105,8 +105,8 @@ class _Victims:
         self._driver = warm or JobProcess(self._held(), **self._options)
 
     def _held(self) -> tuple[Fault]:
-        """Return what holds a driver where it is to be killed, until its successor is ready."""
-        return (Fault("before_write", self._batch, "pause"),)
+        """Return the fault that pauses a driver where it is to be killed, until its successor is ready."""
+        return (Fault("before_rows", self._batch, "pause"),)
 
     def __enter__(self) -> _Victims:
         return self

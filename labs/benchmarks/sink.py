@@ -1,6 +1,6 @@
-"""What exactly once costs a batch: the same query into Spark's own Kafka sink and into ours, in turn.
+"""What exactly once costs a batch: the same query into Spark's own Kafka sink and into the lab's, in turn.
 
-Ours writes once from the driver and once from the executors.
+The lab's sink writes in one run from the driver, in another from the executors.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SIZES = {100: 40, 10_000: 20, 1_000_000: 3}
 def measure(rounds: int = 4) -> Iterator[dict[str, float]]:
     """Yield one row per batch size: medians over the batches of each sink, in milliseconds.
 
-    `write` is Spark's `addBatch`: computing the rows, writing and committing them. `batch` is all of a batch, with
-    Spark's planning and checkpoint (`triggerExecution`); the ratio of two is that of their throughputs. The first batch
-    of each run, which warms up, is left out. Runs alternate.
+    `write` is Spark's `addBatch`: computing the rows, writing and committing them. `batch` is the whole batch, with
+    Spark's planning and checkpoint (`triggerExecution`); the ratio of two of these is the ratio of throughputs. The
+    first batch of each run warms up and does not count. Runs alternate.
     """
     with Broker(jvm_options=()) as broker:
         servers = broker.bootstrap_servers
@@ -41,7 +41,7 @@ def measure(rounds: int = 4) -> Iterator[dict[str, float]]:
             replay(Traffic(requests=size * (batches + 1), disorder_ms=0), servers, source)
             times: dict[str, list[dict[str, int]]] = {SPARKS: [], **{writers: [] for writers in WRITERS}}
             for n in range(rounds):
-                for kind in list(times)[:: -1 if n % 2 else 1]:  # who comes after whom makes a difference
+                for kind in list(times)[:: -1 if n % 2 else 1]:  # the order of the runs matters
                     times[kind] += _run(spark, servers, source, kind, size)
             row: dict[str, float] = {"rows per batch": size, "batches": len(times[SPARKS])}
             for kind, measured in times.items():
@@ -57,7 +57,7 @@ def _median(name: str, batches: list[dict[str, int]]) -> float:
 
 
 def _sink(kind: str, servers: str, topic: str) -> Sink:
-    """Return our sink, or a foreachBatch function that is Spark's own and nothing else."""
+    """Return the lab's sink, or a foreachBatch function that only calls Spark's own sink."""
     if kind == SPARKS:
         return sparks_own_sink(topic, servers)
     return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, batch_headers=False, writers=kind)

@@ -1,6 +1,6 @@
-"""The sink by executors with one, two and four writers, beside Spark's own sink; and what its parts cost, alone.
+"""The sink with one, two and four writers on the executors, beside Spark's own sink; and the cost of its parts.
 
-The parts are what docs/many-writers.md calculates with: what a core encodes, and how long a transaction is.
+docs/many-writers.md calculates with the parts: the rows that one core encodes, and the duration of a transaction.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Iterator, Sequence
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
+from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.encoding import Encoding
-from exactly_once_kafka.executors.left_open import LeftOpen
-from exactly_once_kafka.executors.partition_writer import PartitionWriter, Piece, send
+from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode
-from exactly_once_kafka.patience import Patience
+from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.runs.cost import sparks_own_sink
 
 WRITERS = (1, 2, 4)
 PARTITIONS = (1, 16, 64, 256)
-ROWS, VALUE = 1_000_000, "repeat('x', 60)"  # of a batch; of a row, besides its number
+ROWS, VALUE = 1_000_000, "repeat('x', 60)"  # rows of a batch; what a row has besides its number
 BATCHES = 3  # of a run, the first of which warms up
 TRANSACTIONS = 21  # the first of which warms up
 SPARKS = "Spark's own sink"
-WAIT = Patience(600)
+WAIT = Deadline(600)
 
 
 def measure(rounds: int = 4, rows: int = ROWS) -> Iterator[tuple[str, float, str]]:
@@ -87,7 +87,7 @@ def _batches(spark: SparkSession, servers: str, kind: str, writers: int, rows: i
 
 
 def _encoded(rows: int = 200_000, times: int = 5) -> float:
-    """Return how many rows one core makes record batches of in a second."""
+    """Return how many rows per second one core encodes into record batches."""
     values = pyarrow.array([f"{number}{'x' * 60}".encode() for number in range(rows)])
     batch, best = pyarrow.RecordBatch.from_arrays([values], ["value"]), float("inf")
     for _ in range(times):
@@ -99,22 +99,22 @@ def _encoded(rows: int = 200_000, times: int = 5) -> float:
 
 
 def _transactions(servers: str, partitions: int) -> list[tuple[float, float]]:
-    """Return the seconds of whole transactions, one after the other, and of their EndTxn alone.
+    """Return the seconds of whole transactions, one after the other, and of their EndTxn requests alone.
 
-    Each has one record in each partition. A transaction begins when the markers of the last one are written.
+    Each has one record in each partition. A transaction begins when the markers of the one before are written.
     """
     name = f"transactions-{uuid.uuid4().hex[:8]}"
     topic, seconds = create_topic(servers, name, partitions), []
     coordinator = Coordinator(name, {"bootstrap_servers": servers}, Encoding(), topic, 60_000)
     coordinator.partitions(topic, WAIT)
-    producer = LeftOpen(coordinator, topic).fence(WAIT)
+    producer = OpenTransactionRepair(coordinator, topic).fence(WAIT)
     for _ in range(TRANSACTIONS):
         began = time.perf_counter()
         row = pyarrow.RecordBatch.from_pylist([{"value": b"x"}])
         content = encode(row, producer, 0, int(time.time() * 1000))
         writers = [PartitionWriter(coordinator.cluster, name, topic, number) for number in range(partitions)]
         for writer in writers:
-            writer.add(Piece(content, 1))
+            writer.add(EncodedBatch(content, 1))
         send(coordinator.cluster, writers, WAIT.seconds, lambda: None)
         written = time.perf_counter()
         producer = coordinator.end(producer, True, WAIT)

@@ -22,9 +22,9 @@ import static java.time.Duration.ofMillis;
 /**
  * The IP count as a Kafka Streams application: {@code java IpCount NAME=VALUE …}.
  *
- * <p>Names that begin with {@code job.} say what is counted, the others are the application's configuration: what
- * {@code StreamsEngine} says. A window's count comes out once, when the time of the partition has passed the window's
- * end by the lateness. It runs until a signal ends it, or an error does, which is then the last line printed.
+ * <p>{@code StreamsEngine} makes the arguments: names that begin with {@code job.} describe the job, the others are the
+ * application's configuration. Each window's count is emitted once, when the event time of the partition has passed the
+ * window's end by the lateness. The program runs until a signal or an error ends it; the last line printed is the error.
  */
 public final class IpCount {
     private final Map<String, String> job;

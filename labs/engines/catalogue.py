@@ -1,11 +1,11 @@
-"""The engines that there are, by name."""
+"""All engines, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from labs.engines.engine import Engine
-from labs.engines.environments import environment_of
+from labs.engines.environment import environment_of
 from labs.engines.flink import FlinkEngine
 from labs.engines.quix import QuixEngine
 from labs.engines.spark import SparkEngine
@@ -16,7 +16,7 @@ ENGINES = {engine.name: engine for engine in _ALL}
 
 
 def usable_engines() -> list[Engine]:
-    """Return the engines that need no environment, or have theirs."""
+    """Return the engines that need no environment, or whose environment is installed."""
     return [each for each in ENGINES.values() if not each.installed_apart or environment_of(each.name).installed]
 
 
@@ -30,7 +30,7 @@ def chosen_engines(names: Sequence[str] | None) -> list[Engine]:
 
 
 def engine_called(name: str) -> Engine:
-    """Return an engine by its name. Raises ValueError, which says what there is."""
+    """Return an engine by its name. Raises ValueError, which lists the engines."""
     if name not in ENGINES:
         raise ValueError(f"no engine is called {name!r}; there are {', '.join(ENGINES)}")
     return ENGINES[name]

@@ -1,27 +1,79 @@
-"""What an engine is to the lab: its settings as data, each with its reason, and a process that can be killed.
+"""What the lab needs of an engine: its settings as data, each with its reason, and a process that can be killed.
 
-Guarantee: what `python -m labs engines show` prints is what a run is given; there is no other place for a setting.
-Where it stops: how an engine works inside is its own affair. Whether it keeps what it promises is the auditor's.
+Guarantee: `python -m labs engines show` prints exactly the settings that a run is given; they stand nowhere else.
+Limitations: the lab does not look into an engine; the auditor finds out whether it keeps its promise.
+
+The Python or the Java of the engine's own environment runs its program, as a process group that can be killed.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-TRANSACTION_TIMEOUT_MS = 60_000  # of every engine: longer than its restart, far below the broker's 15 minutes
+from labs.equipment.child_process import ChildProcess, for_program
+
+TEMPORARY = "tmp"
+
+
+def python_command(python: Path, program: Path, order: dict[str, object]) -> list[str]:
+    """Return `python -I program ORDER`: isolated, so that the program cannot import the lab's packages."""
+    return [str(python), "-I", "-u", str(program), json.dumps(order)]
+
+
+class EngineProcess:
+    """A running engine. Its temporary files are in TEMPORARY below `directory`, until `close` or this process's end."""
+
+    def __init__(self, command: list[str], directory: Path, **variables: str):
+        self._temporary = directory / TEMPORARY
+        self._temporary.mkdir(parents=True, exist_ok=True)
+        environment = for_program(TMPDIR=str(self._temporary), **variables)
+        self._process = ChildProcess(
+            command, directory / "engine.log", self._temporary, cwd=directory, env=environment, stdin=None
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the process group's."""
+        return self._process.group
+
+    @property
+    def running(self) -> bool:
+        return self._process.pid is not None
+
+    def kill(self) -> None:
+        """SIGKILL the whole group, the JVM included, and wait until it is gone."""
+        self._process.kill()
+
+    def stop(self) -> None:
+        """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
+        self._process.stop()
+
+    def close(self) -> None:
+        """Kill it if it still runs, and delete its temporary files: a Flink unpacks 67 MB at each start."""
+        self._process.kill()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def last_line(self) -> str:
+        """Return the last line that it has printed."""
+        return self._process.last_line()
+
+
+TRANSACTION_TIMEOUT_MS = 60_000  # of every engine: longer than a restart, shorter than the broker's 15 minutes
 NAME = "{name}"  # in a setting's value: the name of the run
 ONE_TRANSACTION = "results, changelog and offsets of the group in one transaction"
 STATIC_MEMBER = (
     "a restarted member takes its partitions back at once; without it the group waits for the dead one until "
     "session.timeout.ms is over, 45 s"
 )
-COMMIT_SECONDS = 1  # of every engine, unless told otherwise: between two checkpoints, commits or micro-batches
+COMMIT_SECONDS = 1  # default of every engine, between two checkpoints, commits or micro-batches
 
 
 class Setting(NamedTuple):
-    """One setting of an engine, by the name that its documentation has, and why it has this value."""
+    """One setting of an engine, by the name that its documentation uses, and the reason for its value."""
 
     name: str
     value: str
@@ -30,10 +82,10 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What a run is to count, and where it may keep what it must remember.
+    """What a run counts, and the directory for its state.
 
-    `name` is unique to the run: consumer group, transactional ids and changelog topics are named by it. With
-    `long_run` a JVM uses all of its compilers, otherwise the quick one alone, with which it starts soonest.
+    `name` is unique to the run: consumer group, transactional ids and changelog topics are named after it. With
+    `long_run` a JVM uses all of its compilers, otherwise only the quick one, with which it starts soonest.
     """
 
     bootstrap_servers: str
@@ -52,7 +104,7 @@ class Running(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process id, which is the process group's too."""
+        """The process id, which is also the process group's."""
 
     @property
     def running(self) -> bool: ...
@@ -71,13 +123,13 @@ class Running(Protocol):
 
 
 class Engine(Protocol):
-    """One way to count: `start` begins the work, or goes on with it from what `work.directory` and Kafka remember."""
+    """One way to count: `start` begins the work, or resumes it from the state in `work.directory` and in Kafka."""
 
     name: str
     title: str
-    promise: str  # what its documentation says of exactly once, in one sentence
+    promise: str  # what its documentation says about exactly once, in one sentence
     installed_apart: bool  # whether it needs an environment of its own
-    notes: str  # the files below `Work.directory` that say what is done, as a glob; empty if Kafka alone knows
+    notes: str  # a glob of the files below `Work.directory` that record what is done; empty if only Kafka records it
 
     def settings(
         self,
@@ -85,12 +137,12 @@ class Engine(Protocol):
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         commit_seconds: int = COMMIT_SECONDS,
     ) -> tuple[Setting, ...]:
-        """Return what is not left at its default."""
+        """Return the settings that differ from the engine's defaults."""
 
     def start(self, work: Work) -> Running:
         """Start, or start again. Raises NotInstalled."""
 
 
 def as_options(settings: tuple[Setting, ...], prefix: str = "") -> dict[str, str]:
-    """Return the settings whose names begin with `prefix`, without it: name -> value."""
+    """Return the settings whose names begin with `prefix`, as name without prefix -> value."""
     return {each.name.removeprefix(prefix): each.value for each in settings if each.name.startswith(prefix)}

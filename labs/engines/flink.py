@@ -1,12 +1,21 @@
-"""Apache Flink: the lesson that this lab was made after, in SQL, on a cluster within one JVM."""
+"""Apache Flink: the IP count in SQL, after Flink's own lesson, on a cluster within one JVM."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from labs.engines.engine import COMMIT_SECONDS, NAME, TRANSACTION_TIMEOUT_MS, Setting, Work, as_options
-from labs.engines.environments import FLINK
-from labs.engines.program import TEMPORARY, EngineProcess, python_command
+from labs.engines.engine import (
+    COMMIT_SECONDS,
+    NAME,
+    TEMPORARY,
+    TRANSACTION_TIMEOUT_MS,
+    EngineProcess,
+    Setting,
+    Work,
+    as_options,
+    python_command,
+)
+from labs.engines.environment import FLINK
 from labs.equipment.jars import flink_connector_jars
 from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
@@ -18,7 +27,7 @@ OF_SINK, OF_SOURCE = "sink: ", "source: "
 
 
 class FlinkEngine:
-    """Flink's Table API. A restart goes on from the latest checkpoint that is complete."""
+    """Flink's Table API. A restart resumes from the latest complete checkpoint."""
 
     name = "flink"
     title = "Apache Flink"
@@ -35,25 +44,25 @@ class FlinkEngine:
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         commit_seconds: int = COMMIT_SECONDS,
     ) -> tuple[Setting, ...]:
-        """Return the job's configuration, and the options of its tables with `source: ` and `sink: ` before them."""
+        """Return the job's configuration, and the options of its tables, prefixed with `source: ` and `sink: `."""
         shared = (
-            Setting("execution.checkpointing.interval", f"{commit_seconds} s", "what is committed is visible then"),
+            Setting("execution.checkpointing.interval", f"{commit_seconds} s", "each checkpoint makes results visible"),
             Setting("execution.checkpointing.mode", "EXACTLY_ONCE", "the state counts each record once, in both cases"),
             Setting(
                 "execution.checkpointing.externalized-checkpoint-retention",
                 "RETAIN_ON_CANCELLATION",
-                "a job that is killed is started again by hand, from a checkpoint that must still be there",
+                "the next start of a killed job needs its last checkpoint",
             ),
-            Setting("restart-strategy.type", "none", "whoever starts it again is outside, as with the other engines"),
+            Setting("restart-strategy.type", "none", "the lab itself restarts a killed engine, this one as the others"),
             Setting("parallelism.default", "1", "one partition, one core"),
-            Setting(f"{OF_SOURCE}scan.startup.mode", "earliest-offset", "without a checkpoint; one overrules it"),
-            Setting(f"{OF_SOURCE}format", "raw", "the record's value is split in SQL"),
+            Setting(f"{OF_SOURCE}scan.startup.mode", "earliest-offset", "used only without a checkpoint"),
+            Setting(f"{OF_SOURCE}format", "raw", "SQL splits the record's value"),
             Setting(f"{OF_SINK}format", "json", "the lab's result record"),
             Setting(f"{OF_SINK}key.format", "raw", "keyed by IP, as the lab's results are"),
             Setting(f"{OF_SINK}key.fields", "ip", "see key.format"),
         )
         if not exactly_once:
-            why = "the control: records are flushed before a checkpoint, and written again after a restart"
+            why = "the control: records are flushed before each checkpoint, and written again after a restart"
             return (*shared, Setting(f"{OF_SINK}sink.delivery-guarantee", "at-least-once", why))
         return (
             *shared,
@@ -67,14 +76,14 @@ class FlinkEngine:
             Setting(
                 f"{OF_SINK}sink.transaction-naming-strategy",
                 "POOLING",
-                "after a restart Kafka is asked which transactions are open, and those are aborted: none blocks the "
-                "readers until its timeout. The default, INCREMENTING, is for Kafka before 3.0 and leaves one name "
-                "per checkpoint in the broker for 7 days",
+                "after a restart Flink asks Kafka for the open transactions and aborts them, so that none blocks the "
+                "readers until its timeout. The default, INCREMENTING, is for Kafka before 3.0 and leaves one "
+                "transactional id per checkpoint in the broker for 7 days",
             ),
             Setting(
                 f"{OF_SINK}properties.transaction.timeout.ms",
                 str(transaction_timeout_ms),
-                "more than a checkpoint and a restart last, or data is lost; at most the broker's "
+                "longer than a checkpoint and a restart, or data is lost; at most the broker's "
                 "transaction.max.timeout.ms of 15 minutes, which the default of one hour exceeds",
             ),
         )  # fmt: skip
@@ -86,19 +95,19 @@ class FlinkEngine:
             python_command(FLINK.python, PROGRAM, self.order(work)),
             work.directory,
             JAVA_HOME=str(java.home),
-            JVM_ARGS=" ".join(MEMORY if work.long_run else (*QUICK_SPARK, *MEMORY)),  # as the lab's own job has it
-            # Java's own variable, since Flink's is cut at every space.
+            JVM_ARGS=" ".join(MEMORY if work.long_run else (*QUICK_SPARK, *MEMORY)),  # as for the lab's own job
+            # Java's own variable, since Flink splits its own at every space.
             JDK_JAVA_OPTIONS=f'"-Djava.io.tmpdir={work.directory / TEMPORARY}"',
             FLINK_LOG_DIR=str(work.directory),
         )
 
     def order(self, work: Work) -> dict[str, object]:
-        """Return what the program is told."""
+        """Return the program's ORDER."""
         settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         checkpoints = work.directory / "checkpoints"
         configuration = {each.name: each.value for each in settings if ": " not in each.name}
         configuration |= {
-            "execution.checkpointing.dir": f"file://{checkpoints}",  # as it is: Flink would take %20 for a name
+            "execution.checkpointing.dir": f"file://{checkpoints}",  # unquoted: Flink does not decode %20
             "io.tmp.dirs": str(work.directory / TEMPORARY),
             "pipeline.jars": ";".join(jar.resolve().as_uri() for jar in flink_connector_jars()),
         }
@@ -119,6 +128,6 @@ class FlinkEngine:
 
 
 def latest_checkpoint(directory: Path) -> Path | None:
-    """Return the newest checkpoint that is complete, below the directories that each start of the job makes."""
+    """Return the newest complete checkpoint; each start of the job makes a directory of its own for its checkpoints."""
     complete = [file.parent for file in directory.glob("*/chk-*/_metadata")]
     return max(complete, key=lambda each: int(each.name.removeprefix("chk-")), default=None)

@@ -1,8 +1,8 @@
 """The IP count as a Flink job, run by the Python of Flink's own environment: `python -I flink_program.py ORDER`.
 
-ORDER is one JSON object: what `FlinkEngine` says. The job is that of Flink's own lesson, in SQL: tumbling windows of
+ORDER is one JSON object, made by `FlinkEngine`. The job is that of Flink's own lesson, in SQL: tumbling windows of
 event time, a watermark that waits for the lateness, one result per window and IP. It runs on a cluster within one JVM.
-Of the lab nothing is known here, since its packages are another environment's.
+This file imports nothing of the lab, whose packages are in another environment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GROUP BY window_start, window_end, ip
 
 
 def main(order: dict) -> None:
-    """Start the job and wait for its end, which comes by a signal only."""
+    """Start the job and wait for its end, which only a signal brings."""
     from pyflink.common import Configuration
     from pyflink.table import EnvironmentSettings, TableEnvironment
 

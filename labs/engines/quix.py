@@ -11,18 +11,19 @@ from labs.engines.engine import (
     ONE_TRANSACTION,
     STATIC_MEMBER,
     TRANSACTION_TIMEOUT_MS,
+    EngineProcess,
     Setting,
     Work,
+    python_command,
 )
-from labs.engines.environments import QUIX
-from labs.engines.program import EngineProcess, python_command
+from labs.engines.environment import QUIX
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, RESULT_FIELDS, SOURCE_PATTERN, WINDOW_MS
 
 PROGRAM = Path(__file__).with_name("quix_program.py")
 
 
 class QuixEngine:
-    """Quix Streams. A restart goes on from the group's offsets; the state follows the changelog."""
+    """Quix Streams. A restart resumes from the group's offsets, and brings the state up to date from the changelog."""
 
     name = "quix"
     title = "Quix Streams"
@@ -39,11 +40,11 @@ class QuixEngine:
         commit_seconds: int = COMMIT_SECONDS,
     ) -> tuple[Setting, ...]:
         """Return the arguments of `Application`, their values as JSON."""
-        guarantee = ONE_TRANSACTION if exactly_once else "the control: results at once, offsets when a second is over"
+        guarantee = ONE_TRANSACTION if exactly_once else "the control: results at once, offsets once a second"
         shared = (
             _setting("processing_guarantee", "exactly-once" if exactly_once else "at-least-once", guarantee),
             _setting("commit_interval", float(commit_seconds), "seconds; the default is 5"),
-            _setting("auto_offset_reset", "earliest", "the log is there before the application; the default is latest"),
+            _setting("auto_offset_reset", "earliest", "the log is written before the start; the default is latest"),
             _setting(
                 "consumer_extra_config",
                 {"group.instance.id": NAME},
@@ -55,8 +56,8 @@ class QuixEngine:
             return shared
         producer = {"transactional.id": NAME, "transaction.timeout.ms": transaction_timeout_ms}
         why = (
-            "the default id is a new one at each start: nobody would end what a killed run left open, and it would "
-            "hide what comes after it until its timeout. One id is right for one instance only"
+            "by default each start has a new id: no producer would end the transaction of a killed run, which would "
+            "hide later results until its timeout. A fixed id is right for a single instance only"
         )
         return (*shared, _setting("producer_extra_config", producer, why))
 
@@ -65,7 +66,7 @@ class QuixEngine:
         return EngineProcess(python_command(QUIX.python, PROGRAM, self.order(work)), work.directory)
 
     def order(self, work: Work) -> dict[str, object]:
-        """Return what the program is told."""
+        """Return the program's ORDER."""
         settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         application = {each.name: json.loads(each.value.replace(NAME, work.name)) for each in settings}
         application |= {

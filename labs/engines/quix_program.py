@@ -1,7 +1,7 @@
 """The IP count as a Quix Streams application, run by its own environment's Python: `python -I quix_program.py ORDER`.
 
-ORDER is one JSON object: what `QuixEngine` says. Of the lab nothing is known here, since its packages are another
-environment's.
+ORDER is one JSON object, made by `QuixEngine`. This file imports nothing of the lab, whose packages are in another
+environment.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(order: dict) -> None:
     rows = application.dataframe(source)
     rows = rows.filter(lambda value: access(value) is not None)
     windows = rows.tumbling_window(order["window_ms"], order["lateness_ms"], name="requests").count()
-    # Closed by the time of the partition, not of each IP: a closing record then closes every window.
+    # The event time of the partition closes windows, not that of each IP: so one closing record closes them all.
     counts = windows.final(closing_strategy="partition")
     counts = counts.filter(lambda window, key, *_: key != order["closing_ip"].encode(), metadata=True)
     counts.apply(result, metadata=True).to_topic(sink)

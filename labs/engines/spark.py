@@ -1,4 +1,4 @@
-"""The lab's own job: Spark, and the exactly-once sink. The control is the at-least-once sink, all else equal."""
+"""The lab's own job: Spark with the exactly-once sink. The control has the at-least-once sink, all else equal."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class SparkEngine:
         """Return the options of `python -m labs run`."""
         shared = (
             Setting("trigger", str(commit_seconds), "seconds between two micro-batches, as often as the others commit"),
-            Setting("starting", "earliest", "the log is there before the job; a checkpoint overrules it"),
+            Setting("starting", "earliest", "the log is written before the job starts; used only without a checkpoint"),
         )
         if not exactly_once:
             return (
-                Setting("sink", "at-least-once", "the control: rows, then Spark's commit log, nothing in between"),
+                Setting("sink", "at-least-once", "the control: it writes rows, then Spark its commit log"),
                 *shared,
             )
         return (
@@ -40,7 +40,7 @@ class SparkEngine:
             Setting(
                 "transaction-timeout-ms",
                 str(transaction_timeout_ms),
-                "a batch that lasts longer is aborted and replayed; nothing is lost by it",
+                "a batch that takes longer is aborted and replayed, without loss",
             ),
             *shared,
         )

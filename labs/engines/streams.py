@@ -1,4 +1,4 @@
-"""Kafka Streams: a library of Kafka's own for programs in Java, with its state in RocksDB and in a changelog topic."""
+"""Kafka Streams: Kafka's own library for Java programs, with its state in RocksDB and in a changelog topic."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from labs.engines.engine import (
     NAME,
     ONE_TRANSACTION,
     STATIC_MEMBER,
+    TEMPORARY,
     TRANSACTION_TIMEOUT_MS,
+    EngineProcess,
     Setting,
     Work,
 )
-from labs.engines.environments import STREAMS
-from labs.engines.program import TEMPORARY, EngineProcess
+from labs.engines.environment import STREAMS
 from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, SOURCE_PATTERN, WINDOW_MS
@@ -23,12 +24,12 @@ CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
 
 
 class StreamsEngine:
-    """Kafka Streams. A restart goes on from the group's offsets; the state follows the changelog."""
+    """Kafka Streams. A restart resumes from the group's offsets, and brings the state up to date from the changelog."""
 
     name = "streams"
     title = "Kafka Streams"
     promise = (
-        "Results, changelog and offsets are one transaction of Kafka; state left by a crash is made anew from that log."
+        "Results, changelog and offsets are one transaction of Kafka; a restart rebuilds the state from the changelog."
     )
     installed_apart = True
     notes = ""  # the offsets are in Kafka, in the same transaction
@@ -41,9 +42,7 @@ class StreamsEngine:
     ) -> tuple[Setting, ...]:
         """Return the application's configuration."""
         guarantee = (
-            ONE_TRANSACTION
-            if exactly_once
-            else "the control, and the default: results at once, offsets when a second is over"
+            ONE_TRANSACTION if exactly_once else "the control, and the default: results at once, offsets once a second"
         )
         shared = (
             Setting("processing.guarantee", "exactly_once_v2" if exactly_once else "at_least_once", guarantee),
@@ -60,15 +59,15 @@ class StreamsEngine:
             Setting(
                 "windowstore.changelog.additional.retention.ms",
                 str(CENTURY_MS),
-                "the default is a day of event time: of an older log Kafka deletes the state's changelog, and what was "
-                "counted before a restart is gone",
+                "the default is a day of event time: with an older log Kafka deletes the state's changelog, and a "
+                "restart loses the counts so far",
             ),
         )
         if not exactly_once:
             return shared
         why = (
-            "the default is 10 s for exactly once. It is more than a commit interval, or a slow one is aborted; what "
-            "is aborted is counted again"
+            "the default is 10 s for exactly once. It must be longer than a slow commit interval, or the transaction "
+            "is aborted and its records are counted again"
         )
         return (*shared, Setting("producer.transaction.timeout.ms", str(transaction_timeout_ms), why))
 
@@ -82,7 +81,7 @@ class StreamsEngine:
         return EngineProcess([*java, temporary, quiet, "-cp", class_path, PROGRAM, *arguments], work.directory)
 
     def order(self, work: Work) -> dict[str, str]:
-        """Return what the program is told: the job's names begin with `job.`, the others are the configuration."""
+        """Return the program's ORDER: names with `job.` describe the job, the others are the configuration."""
         settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         return {
             **{each.name: each.value.replace(NAME, work.name) for each in settings},

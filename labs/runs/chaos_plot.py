@@ -1,4 +1,4 @@
-"""A chaos run as a timeline: what was struck when, the records sent and counted, the results visible."""
+"""A chaos run as a timeline: the strikes, the records sent and counted, the visible results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.anomaly import Fate
+from labs.evidence.auditor.verdict import Fate
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress
-from labs.runs.chaos_report import ChaosReport
+from labs.runs.chaos import ChaosReport
 
 DARK = "#555555"
-SHORTEST = 0.4  # seconds: how wide a strike is drawn that was over at once
+SHORTEST = 0.4  # seconds: the drawn width of a strike that was over at once
 
 
 def plot_chaos(report: ChaosReport) -> Axes:
@@ -24,7 +24,7 @@ def plot_chaos(report: ChaosReport) -> Axes:
     figure, axes = plt.subplots(
         3, 1, figsize=(11, sum(heights) + 1.8), height_ratios=heights, sharex=True, layout="constrained"
     )
-    plt.close(figure)  # a notebook would show it a second time, beside the one that is returned
+    plt.close(figure)  # or a notebook would show it twice
     top, records, visible = axes
     _draw_strikes(top, report, kinds)
     samples = report.samples
@@ -47,7 +47,7 @@ def plot_chaos(report: ChaosReport) -> Axes:
 
 
 def _name_the_end(ax: Axes, report: ChaosReport) -> None:
-    """Say what the dotted line is: after it, only faults that the plan still owes may strike."""
+    """Label the dotted line: after it, only faults that the plan must still inject may strike."""
     end = 60 * report.plan.minutes
     late = max([end, *(sample.seconds for sample in report.samples)]) < 1.3 * end  # no room to the right of it
     text = f"the plan's {end:g} s are over" + (", only what it owes still strikes" if report.plan.least else "")

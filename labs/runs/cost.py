@@ -1,11 +1,12 @@
-"""What a transaction costs a batch: our sink with and without it, and Spark's own, by the size of the batch.
+"""The cost of a transaction per batch: our sink with and without one, Spark's own sink and a student's, by batch size.
 
-    for batch in measure_cost(spark, servers, {10: 8, 1_000: 8}):
+    for batch in measure_cost(spark, servers, {10: 8, 1_000: 8}, own=publish):
         print(batch.sink, batch.rows, batch.milliseconds, batch.parts)
 
-The same query, which only copies, goes through each sink in turn: what is measured is the sink and not the counting.
-Where it stops: Spark, Kafka and Python share this machine, so compare only numbers of one measurement. The first batch
-of each query warms it up, and is left out.
+The same query, which only copies rows, writes to each sink in turn, so that the time is the sink's and not that of an
+aggregation. The first batch of each query is a warm-up and left out. Limitations: Spark, Kafka and Python share this
+machine, so compare only numbers of one measurement. A student's sink waits for the answer to its first row, because
+there is a fault point behind it.
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ from dataclasses import dataclass
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from exactly_once_kafka.kafka_rows import KafkaBatches
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.kafka_rows import BatchRows
 from exactly_once_kafka.options import producer_settings
-from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, BEFORE_WRITE
-from exactly_once_kafka.send import send_rows
+from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, BEFORE_ROWS
+from exactly_once_kafka.producer import send_rows
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import replay
 from labs.pipeline.query.ip_count import Sink, read_source, start_query
+from labs.runs.own_sink import Publish, sink_of
 
-OURS, WITHOUT, SPARKS = "ours", "ours, no transaction", "Spark's own"
-SIZES = {10: 10, 100: 10, 1_000: 10, 10_000: 8, 100_000: 4}  # rows per batch -> batches per query
+OURS, WITHOUT, SPARKS, YOURS = "ours", "ours, no transaction", "Spark's own", "yours"
+SIZES = {10: 10, 1_000: 10, 10_000: 8, 100_000: 4}  # rows per batch -> batches per query
 BEGIN, ROWS, COMMIT = "epoch and marker", "compute and send rows", "commit"
 CALLED, RETURNED = "called", "returned"
-PARTS = ((BEGIN, CALLED, BEFORE_WRITE), (ROWS, BEFORE_WRITE, BEFORE_COMMIT), (COMMIT, BEFORE_COMMIT, AFTER_COMMIT))
+PARTS = ((BEGIN, CALLED, BEFORE_ROWS), (ROWS, BEFORE_ROWS, BEFORE_COMMIT), (COMMIT, BEFORE_COMMIT, AFTER_COMMIT))
 
 Clock = Callable[[str, int], None]
 
@@ -53,7 +55,7 @@ class BatchCost:
     batches: int
     whole: float  # with Spark's planning and its two checkpoint files
     milliseconds: float  # the sink's call
-    parts: dict[str, float]  # none of Spark's own sink, which tells nothing
+    parts: dict[str, float]  # empty for Spark's own sink, which has no fault points
     complete: bool
 
 
@@ -66,23 +68,39 @@ class WithoutTransaction:
         self._producer, self._topic, self._points = Producer(settings), topic, points
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        self._points(BEFORE_WRITE, batch_id)
+        self._points(BEFORE_ROWS, batch_id)
         tags = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])]
-        send_rows(KafkaBatches(rows, self._topic), self._producer, Patience(60), tags)
+        send_rows(BatchRows(rows, self._topic), self._producer, Deadline(60), tags)
         self._points(BEFORE_COMMIT, batch_id)
 
 
 def measure_cost(
-    spark: SparkSession, servers: str, sizes: Mapping[int, int] = SIZES, rounds: int = 1
+    spark: SparkSession,
+    servers: str,
+    sizes: Mapping[int, int] = SIZES,
+    rounds: int = 1,
+    own: Publish | None = None,
 ) -> Iterator[BatchCost]:
-    """Yield the cost of a batch for each size and sink. The sinks take turns, so that they meet the same weather."""
+    """Yield the cost of a batch for each size and sink. The sinks take turns, so that the load is the same for all.
+
+    `own` is a student's function publish(rows, batch_id, kafka), as lesson 07 has it.
+    """
+    sinks: dict[str, Callable[[str, Clock], Sink]] = {
+        OURS: lambda topic, points: ExactlyOnceKafkaSink(
+            topic, topic, bootstrap_servers=servers, writers="driver", points=points
+        ),
+        WITHOUT: lambda topic, points: WithoutTransaction(topic, servers, points),
+        SPARKS: lambda topic, _: sparks_own_sink(topic, servers),
+    }
+    if own:
+        sinks[YOURS] = lambda topic, points: sink_of(own, topic, servers, points)
     for size, batches in sizes.items():
         source = create_topic(servers, f"rows-{size}-{uuid.uuid4().hex[:8]}", 1)
         replay(Traffic(requests=size * (batches + 1), disorder_ms=0), servers, source)
-        runs: dict[str, list[_Run]] = {sink: [] for sink in (OURS, WITHOUT, SPARKS)}
+        runs: dict[str, list[_Run]] = {sink: [] for sink in sinks}
         for _ in range(rounds):
             for sink, measured in runs.items():
-                measured.append(_Run(spark, servers, source, sink, size))
+                measured.append(_Run(spark, servers, source, sinks[sink], size))
         for sink, measured in runs.items():
             yield _cost(sink, size, measured)
 
@@ -90,16 +108,20 @@ def measure_cost(
 class _Run:
     """One query through one sink: the moments of each batch, and Spark's milliseconds for it."""
 
-    def __init__(self, spark: SparkSession, servers: str, source: str, sink: str, size: int):
+    def __init__(
+        self, spark: SparkSession, servers: str, source: str, make_sink: Callable[[str, Clock], Sink], size: int
+    ):
         self.moments: dict[int, dict[str, float]] = {}
         topic = create_topic(servers, f"copy-{uuid.uuid4().hex[:8]}", 1)
-        rows = read_source(spark, servers, source, records_per_batch=size).select("key", "value")
+        # As text, which a student's sink can hand to its producer.
+        texts = "CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value"
+        rows = read_source(spark, servers, source, records_per_batch=size).selectExpr(*texts)
         with tempfile.TemporaryDirectory(prefix="labs-checkpoint-", ignore_cleanup_errors=True) as checkpoint:
-            query = start_query(rows, self._timed(_sink(sink, topic, servers, self._note)), checkpoint)
+            query = start_query(rows, self._timed(make_sink(topic, self._note)), checkpoint)
             try:
                 query.awaitTermination()
             except KeyboardInterrupt:
-                query.stop()  # or it would go on
+                query.stop()  # or it would continue to run
                 raise
         full = [each for each in query.recentProgress if each.numInputRows == size][1:]
         self.whole = {each.batchId: each.durationMs["triggerExecution"] for each in full}
@@ -118,16 +140,8 @@ class _Run:
         return timed
 
 
-def _sink(name: str, topic: str, servers: str, points: Clock) -> Sink:
-    if name == OURS:
-        return ExactlyOnceKafkaSink(topic, topic, bootstrap_servers=servers, writers="driver", points=points)
-    if name == WITHOUT:
-        return WithoutTransaction(topic, servers, points)
-    return sparks_own_sink(topic, servers)
-
-
 def sparks_own_sink(topic: str, servers: str) -> Sink:
-    """Return a foreachBatch function that is Spark's own Kafka sink and nothing else: no headers, no fault points."""
+    """Return a foreachBatch function with Spark's own Kafka sink only: no headers, no fault points."""
     options = {"kafka.bootstrap.servers": servers, "topic": topic}
     return lambda rows, _: rows.write.format("kafka").options(**options).save()
 

@@ -1,7 +1,11 @@
-"""Several engines count the same log, with the same kills and the same outage, before the same judge.
+"""Several engines count the same log, with the same kills and the same outage, and the same auditor judges them.
 
-The runs take turns: trial by trial, and in each one engine after the other. What an engine promises is in its settings'
-module; here is only what was seen. Times are of one run each: compare them with each other, not with other machines'.
+The runs take turns: trial by trial, and in each trial one engine after the other. The module of an engine's settings
+says what it promises; a report has only observations. Each time is of one run: compare it with the others of the same
+machine only.
+
+A report has the machine's sizes and versions, but no names or paths. One report is part of the lab, for lessons, where
+no engine is installed (`recorded_engines`).
 """
 
 from __future__ import annotations
@@ -9,20 +13,56 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
+import os
+import platform
+import re
+import statistics
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+import pyspark
+
 from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Engine, Work
+from labs.engines.environment import LOCKS
 from labs.equipment.broker import Broker
-from labs.equipment.leash import directory_on_a_leash
+from labs.equipment.child_process import temporary_directory
+from labs.equipment.jars import FLINK, KAFKA_VERSION
 from labs.faults.proxy import Proxy, proxied_broker
 from labs.pipeline.log.generate import Traffic
-from labs.runs.engine_outage import OutageRun, run_outage
-from labs.runs.engine_run import EngineRun, run_engine
-from labs.runs.engine_speed import SpeedRun, run_speed
+from labs.runs.engine_run import EngineRun, OutageRun, SpeedRun, run_engine, run_outage, run_speed
+
+LOCKED = re.compile(r"^([\w-]+)==([\w.]+)", re.MULTILINE)
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine of the runs: cores, memory, system and versions, without any name or path."""
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / (1 << 30)),
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of Kafka and of each engine."""
+    locks = "".join(lock.read_text() for lock in sorted(LOCKS.glob("*.txt")))
+    locked = {name: version for name, version in LOCKED.findall(locks) if name != "setuptools"}
+    return {
+        "kafka": KAFKA_VERSION,
+        "pyspark": pyspark.__version__,
+        "flink connector": FLINK.rpartition(":")[2],
+        "kafka-streams": KAFKA_VERSION,
+        **locked,
+    }
+
 
 CLIENTS = 100  # different IPs
 RATE, FAST = 200.0, 400.0  # requests per second of event time, with kills and without
@@ -44,7 +84,7 @@ class Size(NamedTuple):
     records: int = 40_000  # of a run with kills
     kills: int = 3
     backlog: int = 300_000  # of a run without kills
-    long_run: bool = False  # of one without kills: whether JVMs use all of their compilers
+    long_run: bool = False  # in a run without kills: whether JVMs use all of their compilers
     commit_seconds: int = COMMIT_SECONDS  # between two checkpoints, commits or micro-batches
 
 
@@ -57,9 +97,9 @@ class Found:
 
     @property
     def as_expected(self) -> bool:
-        """Tell whether exactly once is valid, or a control that was killed is found doubled.
+        """Tell whether an exactly-once run is valid, and a control that was killed has duplicates.
 
-        A transaction that times out before the engine is back may be lost: what comes of it is what one wants to know.
+        If a transaction times out before the engine is back, its results may be lost, and the run is still as expected.
         """
         run = self.run
         if isinstance(run, OutageRun) and run.timeout_seconds < run.away_seconds:
@@ -95,12 +135,12 @@ def compare(
     say: Say = lambda line: None,
 ) -> Iterator[Found]:
     """Run every engine in every trial, for each seed. Raises ValueError for too short a log, NotInstalled."""
-    with directory_on_a_leash("labs-engines-") as directory:
+    with temporary_directory("labs-engines-") as directory:
         for seed, trial in itertools.product(seeds, trials):
             with contextlib.ExitStack() as opened:
                 if trial == "outage":
                     broker, proxy = opened.enter_context(proxied_broker())
-                else:  # through a proxy its speed would be measured too
+                else:  # a proxy would slow it down
                     broker, proxy = opened.enter_context(Broker()), None
                 bench = _Bench(directory, broker.bootstrap_servers, proxy, seed, size, say)
                 yield from bench.take_turns(trial, engines)
@@ -108,7 +148,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Bench:
-    """One broker, and one seed; a proxy before the broker if the trial needs one."""
+    """One broker and one seed, and a proxy before the broker if the trial needs one."""
 
     directory: Path
     servers: str
@@ -135,7 +175,7 @@ class _Bench:
     def outage(self, engine: Engine, timeout_ms: int) -> Found:
         work, say = self._work(engine, True, timeout_ms), self._telling(engine, f"outage, {timeout_ms} ms", True)
         log = self._log(OUTAGE_RECORDS, RATE)
-        assert self.proxy, "the outage's own"
+        assert self.proxy, "the trial has a proxy"
         return self._found(say, run_outage(engine, work, log, self.proxy, self.seed, OUTAGE_SECONDS, say))
 
     def speed(self, engine: Engine) -> Found:
@@ -164,3 +204,42 @@ class _Bench:
 
 def _say_of(say: Say, run: str, line: str) -> None:
     say(f"{run}: {line}")
+
+
+RECORDED = Path(__file__).with_name("recorded") / "engines.json"
+
+
+class EngineReport:
+    """A report: `machine` describes where it was made, `runs` has each run as plain values."""
+
+    def __init__(self, path: Path = RECORDED):
+        found = json.loads(path.read_text())
+        self.machine: dict[str, Any] = found["machine"]
+        self.size: dict[str, Any] = found["size"]
+        self.runs: list[dict[str, Any]] = found["runs"]
+
+    @property
+    def engines(self) -> list[str]:
+        """The engines' names, in the order in which they ran first."""
+        return list(dict.fromkeys(run["engine"] for run in self.runs))
+
+    def of(self, trial: str, **wanted: object) -> list[dict[str, Any]]:
+        """Return the runs of a trial ("kills", "outage" or "speed") that have these values."""
+        chosen = [run for run in self.runs if run["trial"] == trial]
+        return [run for run in chosen if all(run[name] == value for name, value in wanted.items())]
+
+    def median(self, value: str, engine: str) -> float:
+        """Return the median over the seeds of a value of the speed runs. Raises ValueError if no run has it."""
+        found = [run[value] for run in self.of("speed", engine=engine) if run[value] is not None]
+        if not found:
+            raise ValueError(f"no run of {engine} has a {value}")
+        return statistics.median(found)
+
+    def ratios(self, value: str, to: str = "spark") -> dict[str, float]:
+        """Return engine -> the median of a value of its speed runs, divided by that of the engine `to`."""
+        return {engine: round(self.median(value, engine) / self.median(value, to), 2) for engine in self.engines}
+
+
+def recorded_engines() -> EngineReport:
+    """Return the report that is part of the lab."""
+    return EngineReport()

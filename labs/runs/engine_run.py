@@ -1,34 +1,200 @@
-"""One engine counts one log, is killed on the way, started again each time, and judged.
+"""One engine counts one log in one of three trials, and is judged: kills, one outage, or speed without any kill.
 
-The log is sent in slices, one for each kill and one after them. Half of a slice is sent at once, while the engine is
-down: what it finds when it is back. When it has committed something new, the other half comes at a steady pace. So
-every engine meets the same part of the log between two kills, however long it takes to start.
+Kills. The log is sent in slices, one for each kill and one after them. Half of a slice is sent at once, while the
+engine is down. When the engine is back and has committed a new result, the other half is sent at a steady rate. So
+every engine meets the same part of the log between two kills, however long it takes to start. A kill strikes when a
+read_uncommitted reader sees the first result of a drawn window, all of whose records are in a second half, or a drawn
+moment later: the engine may not have noted yet what it has written. Every engine and its control have the same draw.
 
-A kill strikes when the first result of a drawn window, all of whose records are in a second half, can be seen by who
-reads uncommitted, or a drawn moment later: something was written that the engine may not have remembered yet. Every
-engine and its control have the same draw.
+Outage. The engine is killed between the rows and their commit, and stays away for longer than the transactions'
+timeout. The rule for the kill uses only Kafka's protocol. A proxy holds back every request to end a transaction. When
+a read_uncommitted reader sees results that no read_committed reader has, and the drawn window is among them, the engine
+is killed: its rows are in Kafka, it has asked for their commit, and the request never arrives.
+
+Speed. The engine drains a backlog, then counts records as they come. A read_committed reader outside of the engine
+measures the times. While the backlog is drained it is the only reader and only counts, so that the engine never waits
+for a reader. Limitations: one run, on a machine that does other things too. Compare runs that took turns, and only with
+each other. An engine that duplicates results seems to drain too early; the audit is then not valid.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 from labs.engines.engine import Engine, Work
+from labs.equipment.child_process import resident_bytes
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.readers.watcher import CommittedCount, Tail
+from labs.faults.proxy import Proxy
 from labs.pipeline.log.access_log import Access
-from labs.runs.chaos_audit import LOOK_FOR_TIMEOUTS, read_all
-from labs.runs.engine_kills import draw_kills, halves, slices
-from labs.runs.engine_session import EngineSession, EngineStopped
+from labs.pipeline.records import LATENESS_MS, WINDOW_MS
+from labs.runs.chaos import LOOK_FOR_TIMEOUTS, read_all
+from labs.runs.engine_session import ANSWERED, EngineSession, EngineStopped, Standstill, Step, TransactionStory
 
-STEADY_SECONDS = 4.0  # in which the second half of a slice is sent
+LONGEST_DELAY = 0.15  # seconds from the first visible result of a window to the kill
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Strike `delay` seconds after a read_uncommitted reader sees `results` different results.
+
+    The last of these is the first result of a window.
+    """
+
+    results: int
+    delay: float
+
+
+Record = TypeVar("Record")
+
+
+def slices(log: Sequence[Record], kills: int) -> list[Sequence[Record]]:
+    """Cut the log into one slice for each kill and one for the end."""
+    cuts = [len(log) * n // (kills + 1) for n in range(kills + 2)]
+    return [log[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+def draw_kills(log: Sequence[Access], kills: int, seed: int) -> list[Kill]:
+    """Draw a kill for each slice but the last, at one of the windows that its second half makes final.
+
+    Raises ValueError if a half of a slice makes no window final: the log is too short for so many kills.
+    """
+    if kills < 0:
+        raise ValueError(f"{kills} kills; expected 0 or more")
+    random = Random(seed)
+    drawn: list[Kill] = []
+    of_window = results_by_window(log)
+    final, sent = [0], 0
+    for half in itertools.chain.from_iterable(map(halves, slices(log, kills)[:-1])):
+        sent += len(half)
+        final.append(sum(ends <= _latest(log[:sent]) for ends, _ in of_window))
+        if final[-1] == final[-2]:
+            raise ValueError(f"{len(log):,} records are too few for {kills} kills: no window would end between them")
+    for before, after in zip(final[1::2], final[2::2], strict=True):
+        window = random.randrange(before, after)
+        # Every other kill has no delay: some engines note within milliseconds what they have written.
+        delay = LONGEST_DELAY * random.random() if len(drawn) % 2 else 0.0
+        drawn.append(Kill(sum(count for _, count in of_window[:window]) + 1, delay))
+    return drawn
+
+
+def results_by_window(log: Sequence[Access]) -> list[tuple[int, int]]:
+    """Return (when it is final, in epoch milliseconds; how many results it has) for each window, in order."""
+    counted = itertools.groupby(sorted(start for start, _ in count_by_window(log)))
+    return [(start + WINDOW_MS + LATENESS_MS, len(list(found))) for start, found in counted]
+
+
+def final_results(log: Sequence[Access], sent: int) -> int:
+    """Return how many results the first `sent` accesses make final."""
+    latest = _latest(log[:sent])
+    return sum(count for ends, count in results_by_window(log) if ends <= latest)
+
+
+def halves(part: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
+    """Cut a slice into the half that is sent at once and the half that is sent at a steady rate."""
+    middle = len(part) // 2
+    return part[:middle], part[middle:]
+
+
+def _latest(part: Sequence[Access]) -> int:
+    return max((time_ms for time_ms, _ in part), default=0)
+
+
+OF_LOSS = re.compile(r"\bdata loss\b|\bdata\b.*\blost\b|\blost\b.*\bdata\b")
+
+
+@dataclass(frozen=True)
+class OutageRun:
+    """The outcome of a run with one outage."""
+
+    engine: str
+    exactly_once: bool
+    timeout_seconds: float  # of the transactions
+    outage_seconds: float
+    steps: tuple[Step, ...]
+    said: str | None  # the line of the engine's own log that reports a loss
+    audit: Audit
+
+    trial = "outage"
+
+    @property
+    def away_seconds(self) -> float:
+        """Seconds from the held commit request to the first response after the restart: outage and restart."""
+        return min((step.seconds for step in self.steps if step.what.startswith(ANSWERED)), default=self.outage_seconds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "timeout_seconds": self.timeout_seconds,
+            "outage_seconds": self.outage_seconds,
+            "away_seconds": round(self.away_seconds, 2),
+            "steps": [[round(step.seconds, 2), step.what] for step in sorted(self.steps)],
+            "said": self.said,
+        }
+
+
+def run_outage(
+    engine: Engine, work: Work, log: Sequence[Access], proxy: Proxy, seed: int, outage_seconds: float,
+    say: Callable[[str], object] = lambda line: None,
+) -> OutageRun:  # fmt: skip
+    """Count the log with one outage, and judge. Every client of the broker must come through `proxy`.
+
+    Raises ValueError as `draw_kills`, NotInstalled. If the engine stops by itself, the audit's reason says so.
+    """
+    [kill], parts = draw_kills(log, 1, seed), slices(log, 1)
+    session = EngineSession(engine, work)
+    story, error = TransactionStory(session), None
+    try:
+        session.start()
+        at_once, steady = halves(parts[0])
+        session.send(at_once)
+        session.wait_for_news()
+        session.send(steady, STEADY_SECONDS)
+        story.wait_for_a_commit(proxy, kill.results)
+        session.kill()
+        story.tell("killed")
+        story.note_what_the_engine_noted()
+        proxy.disarm()
+        say(f"killed at a commit, after {len(session.tail.distinct):,} results; away for {outage_seconds:g} s")
+        story.wait_for_the_end_of(outage_seconds)
+        story.tell("started again")
+        proxy.watch(story.overhear)
+        session.start()
+        send_rest(session, parts[1], log)
+    except EngineStopped as stopped:
+        error = str(stopped)
+    finally:
+        session.close()
+        proxy.unwatch(story.overhear)
+        proxy.disarm()
+    return OutageRun(
+        engine.name, work.exactly_once, work.transaction_timeout_ms / 1000, outage_seconds, tuple(story.steps),
+        _said_of_a_loss(work), judge(session, log, error),
+    )  # fmt: skip
+
+
+def _said_of_a_loss(work: Work) -> str | None:
+    """Return the first line of the engine's own log that speaks of lost data, without its time and class."""
+    for file in sorted(work.directory.glob("*.log")):
+        for line in file.read_text(errors="replace").splitlines():
+            if OF_LOSS.search(line):
+                return line.partition(" - ")[2].replace(work.name, "job")[:900]
+    return None
+
+
+STEADY_SECONDS = 4.0  # for sending the second half of a slice
 
 
 @dataclass(frozen=True)
 class EngineRun:
-    """What came of a run. `recoveries` are seconds from each kill to the next result that nobody had seen committed."""
+    """The outcome of a run with kills. `recoveries` are seconds from each kill to the next new committed result."""
 
     engine: str
     exactly_once: bool
@@ -60,7 +226,7 @@ def run_engine(
 ) -> EngineRun:
     """Count the log, kill the engine `kills` times on the way, and judge. Both topics must not exist yet.
 
-    Raises ValueError as `draw_kills`, NotInstalled. That an engine stops by itself is in the audit's reason.
+    Raises ValueError as `draw_kills`, NotInstalled. If the engine stops by itself, the audit's reason says so.
     """
     plan, parts = draw_kills(log, kills, seed), slices(log, kills)
     session = EngineSession(engine, work)
@@ -91,7 +257,7 @@ def run_engine(
 def send_rest(session: EngineSession, rest: Sequence[Access], log: Sequence[Access]) -> None:
     """Send the rest of the log, and wait until the results of the last window are committed. Raises EngineStopped.
 
-    Windows come in their order, so what is missing then is not on its way.
+    Windows are published in order, so results that are missing then will not come.
     """
     session.send(rest)
     session.close_windows(log)
@@ -101,9 +267,140 @@ def send_rest(session: EngineSession, rest: Sequence[Access], log: Sequence[Acce
 
 
 def judge(session: EngineSession, log: Sequence[Access], error: str | None) -> Audit:
-    """Audit what was seen all along against what was to be seen, and against a reader who comes only now."""
+    """Audit the watched results against the expected ones, and against a second reader, which starts now."""
     work = session.work
     patience = work.transaction_timeout_ms / 1000 + LOOK_FOR_TIMEOUTS
     sentinels, watched, came_later = read_all(work.bootstrap_servers, session.watcher, patience, work.sink_topic)
     expected = count_by_window(log)
     return audit(expected, watched, second_reader=came_later, sentinels=sentinels, reader_error=error)
+
+
+MEMORY_EVERY = 1.0  # seconds
+COUNT_SECONDS = 0.05  # the most that one read of the count takes
+MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class SpeedRun:
+    """The outcome of a speed run. A latency counts from the record that made a result final until it is visible."""
+
+    engine: str
+    exactly_once: bool
+    backlog: int  # records that were there before the engine started
+    first_result: float | None  # seconds from the start of the engine to the first committed result of the backlog
+    drained: float | None  # seconds from the start of the engine to the last one
+    latencies: tuple[float, ...]
+    memory_mb: float  # the largest sum of its processes' resident memory; shared pages count in each process
+    audit: Audit
+
+    trial = "speed"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, with the median and the 99th percentile of the latencies in seconds."""
+        return {
+            "backlog": self.backlog,
+            "first_result": self.first_result and round(self.first_result, 2),
+            "drained": self.drained and round(self.drained, 2),
+            "results_timed": len(self.latencies),
+            "latency_p50": percentile(self.latencies, 0.5),
+            "latency_p99": percentile(self.latencies, 0.99),
+            "memory_mb": round(self.memory_mb),
+        }
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Return the value that a `share` of the values does not exceed, to three decimals; None without values."""
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3) if ordered else None
+
+
+def run_speed(
+    engine: Engine,
+    work: Work,
+    log: Sequence[Access],
+    backlog: int,
+    seconds: float,
+    say: Callable[[str], object] = lambda line: None,
+) -> SpeedRun:
+    """Let an engine drain the first `backlog` accesses, then send the others within `seconds`, and judge.
+
+    Raises NotInstalled. If the engine stops by itself, the audit's reason says so.
+    """
+    results = final_results(log, backlog)  # counted before anything is timed
+    session = EngineSession(engine, work, watched=False)
+    memory, error, first, drained, latencies = _Memory(session), None, None, None, []
+    try:
+        session.send(log[:backlog])
+        session.flush()
+        try:
+            first, drained = _drain(session, results, memory)
+        finally:
+            session.watch()
+        say(f"{backlog:,} records drained")
+        session.wait_for(results, committed=True)
+        latencies = _follow(session, results, log[backlog:], seconds, memory)
+        send_rest(session, (), log)
+    except EngineStopped as stopped:
+        error = str(stopped)
+    finally:
+        session.close()
+    return SpeedRun(
+        engine.name, work.exactly_once, backlog, first, drained, tuple(latencies), memory.most / MB,
+        judge(session, log, error),
+    )  # fmt: skip
+
+
+class _Memory:
+    """The largest sum of the memory of the engine's processes, measured once a second."""
+
+    def __init__(self, session: EngineSession):
+        self.most = 0  # bytes
+        self._session, self._measured = session, 0.0
+
+    def look(self) -> None:
+        if time.monotonic() - self._measured > MEMORY_EVERY:
+            self.most, self._measured = max(self.most, resident_bytes(self._session.pid)), time.monotonic()
+
+
+def _drain(session: EngineSession, results: int, memory: _Memory) -> tuple[float, float]:
+    """Start the engine; return the seconds to the first committed result and to all. Raises EngineStopped."""
+    count = CommittedCount(session.work.bootstrap_servers, session.work.sink_topic)
+    try:
+        session.start()
+        first, standstill = 0.0, Standstill("nothing")
+        while count.records < results:
+            session.look()
+            memory.look()
+            count.read(COUNT_SECONDS)
+            if count.records and not first:
+                first = session.now
+            standstill.look(count.records, f", {count.records:,} of {results:,}")
+        return first, session.now
+    finally:
+        count.close()
+
+
+def _follow(
+    session: EngineSession, results: int, late: Sequence[Access], seconds: float, memory: _Memory
+) -> list[float]:
+    """Send the rest within `seconds`, and return the latency of each new result. Raises EngineStopped."""
+    tail = Tail(session.work.bootstrap_servers, session.work.sink_topic, "read_committed")
+    latencies: list[float] = []
+    try:
+        while len(tail.distinct) < results:  # those of the backlog
+            tail.read(0.1)
+        sent = len(session.closable)
+        session.send(late, seconds)  # only now, since reading the results of a large backlog takes a while
+        while not session.all_sent:
+            tail.distinct.clear()  # so that each read takes as long after a large backlog as after a small one
+            session.tick()
+            memory.look()
+            tail.read(0.01)
+            came = time.monotonic()
+            for start, _ in tail.distinct:
+                closable = [at for final, at in session.closable[sent:] if final >= start + WINDOW_MS]
+                if closable:  # of a window that became final only now
+                    latencies.append(came - closable[0])
+        return latencies
+    finally:
+        tail.close()

@@ -1,66 +1,76 @@
-"""An engine at work on two topics: what is sent to it, and two readers of its results.
+"""An engine at work on two topics: a producer for its source, two readers of its results, the story of one transaction.
 
-Guarantee: whoever waits here also sends what is due, and reads. Where it stops: it judges nothing, and knows no
-engine.
+Guarantee: while a session waits, it also sends the records that are due, and reads. It asks the engine nothing: the
+steps of a transaction come from the proxy, from the two readers, and from the age of a file. Limitations: it judges
+nothing. A step is told when it is seen, some hundredths of a second after it happened, and later on a busy machine.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 from labs.engines.engine import Engine, Running, Work
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.observed import Key
-from labs.evidence.readers.tail import Tail
-from labs.evidence.readers.watcher import Watcher
+from labs.evidence.readers.transactions import read_ends
+from labs.evidence.readers.watcher import Tail, Watcher
+from labs.faults.kafka_messages import Answer, Request, read_end
+from labs.faults.network_fault import HeldRequest
+from labs.faults.proxy import Proxy, Sighting
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.replay import close_windows, source_producer
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS, source_value
 
-PATIENCE = 240.0  # seconds without a new result until the run is given up
+PATIENCE = 240.0  # seconds without a new result, after which the run fails
+SOURCE_CLIENT = "labs-source"  # the client id of the producer of the source
+OF_SOURCE: dict[str, str | int] = {"linger.ms": 5, "client.id": SOURCE_CLIENT}  # its settings
 
 
 class EngineStopped(RuntimeError):
-    """An engine ended by itself, or did not go on."""
+    """An engine ended by itself, or produced no new results for PATIENCE seconds."""
 
 
 class Standstill:
-    """How long nothing new has come, after PATIENCE seconds of which a run is given up."""
+    """The time since the last new result; after `patience` seconds a run fails."""
 
-    def __init__(self, what: str):
-        self._what = what
+    def __init__(self, what: str, patience: float = PATIENCE):
+        self._what, self._patience = what, patience
         self._seen, self._since = -1, time.monotonic()
 
     def look(self, results: int, so_far: str) -> None:
-        """Note how many results there are now. Raises EngineStopped, with `so_far`, if none came for too long."""
+        """Note the number of results. Raises EngineStopped, with `so_far`, if it has not grown for so long."""
         if results > self._seen:
             self._seen, self._since = results, time.monotonic()
-        if time.monotonic() - self._since > PATIENCE:
-            raise EngineStopped(f"{self._what} new for {PATIENCE:g} s{so_far}")
+        if time.monotonic() - self._since > self._patience:
+            raise EngineStopped(f"{self._what} new for {self._patience:g} s{so_far}")
 
 
 class EngineSession:
-    """Make both topics, which must not exist yet, and read the results; the engine is started by `start`.
+    """Creates both topics, which must not exist yet, and reads the results; `start` starts the engine.
 
-    Not `watched`, nothing is read until `watch()`: two readers in Python take a core when many results come at once.
+    If not `watched`, it reads nothing before `watch()`: when many results come at once, two readers in Python need a
+    core.
     """
 
     tail: Tail
     watcher: Watcher
+    patience = PATIENCE
 
-    def __init__(self, engine: Engine, work: Work, watched: bool = True):
+    def __init__(self, engine: Engine, work: Work, watched: bool = True, partitions: int = 1):
         for topic in (work.source_topic, work.sink_topic):
             # Quix Streams stamps results with their event time, and the log is old: Kafka would soon delete them.
-            create_topic(work.bootstrap_servers, topic, 1, retention_ms="-1")
+            create_topic(work.bootstrap_servers, topic, partitions, retention_ms="-1")
         self.engine, self.work = engine, work
-        self._producer = source_producer(work.bootstrap_servers, **{"linger.ms": 5})
+        self._producer = source_producer(work.bootstrap_servers, **OF_SOURCE)
         self.kills: list[float] = []  # seconds since the engine was first started
-        self.recoveries: list[float] = []  # seconds from a kill to the next result that nobody had seen committed
+        self.recoveries: list[float] = []  # seconds from a kill to the next new committed result
         self.first_result: float | None = None  # seconds to the first committed result
-        self.closable: list[tuple[int, float]] = []  # (all windows that end until then are final, time.monotonic())
+        # (windows that end then or before are final, since time.monotonic())
+        self.closable: list[tuple[int, float]] = []
         self.process: Running | None = None
-        self._unsent: list[Access] = []
+        self._unsent: list[Any] = []
         self._due = self._pace = 0.0
         self._committed, self._began, self._ticked = 0, time.monotonic(), time.monotonic()
         self._watched = False
@@ -68,7 +78,7 @@ class EngineSession:
             self.watch()
 
     def watch(self) -> None:
-        """Read the results from now on, those that are there already first."""
+        """Read the results from the beginning of the topic on."""
         self.tail = Tail(self.work.bootstrap_servers, self.work.sink_topic, "read_uncommitted")
         self.watcher = Watcher(self.work.bootstrap_servers, self.work.sink_topic)
         self._watched = True
@@ -80,7 +90,7 @@ class EngineSession:
 
     @property
     def pid(self) -> int:
-        """The engine's process id, which is its process group's too."""
+        """The engine's process id, which is also that of its process group."""
         assert self.process, "started"
         return self.process.pid
 
@@ -88,8 +98,8 @@ class EngineSession:
     def all_sent(self) -> bool:
         return not self._unsent
 
-    def send(self, part: Sequence[Access], seconds: float = 0.0) -> None:
-        """Send these accesses within so many seconds, after what is still to be sent, which goes at once."""
+    def send(self, part: Sequence[Any], seconds: float = 0.0) -> None:
+        """Send these records within `seconds`. Records that an earlier call left unsent are sent first, at once."""
         while self._unsent:
             self._send_one()
         self._unsent = list(reversed(part))
@@ -98,25 +108,25 @@ class EngineSession:
             self._send_one()
 
     def wait_for_news(self) -> None:
-        """Wait until a result is committed that was not when the engine was last started."""
+        """Wait until a result is committed that was not committed at the last kill."""
         self.wait_for(self._committed + 1, committed=True)
 
     def wait_for(self, results: int, committed: bool = False) -> None:
-        """Wait until so many different results are visible, to who reads uncommitted or committed."""
-        standstill = Standstill(f"{self.engine.name} wrote nothing")
+        """Wait until a reader sees so many different results: read_committed if `committed`, else read_uncommitted."""
+        standstill = Standstill(f"{self.engine.name} wrote nothing", self.patience)
         while (now := len(self.watcher.distinct if committed else self.tail.distinct)) < results:
             standstill.look(now, f", {now:,} of {results:,}")
             self.tick()
 
     def wait_for_these(self, results: Collection[Key]) -> None:
         """Wait until all of these are committed."""
-        standstill = Standstill(f"{self.engine.name} wrote nothing")
+        standstill = Standstill(f"{self.engine.name} wrote nothing", self.patience)
         while missing := len([each for each in results if each not in self.watcher.distinct]):
             standstill.look(len(self.watcher.distinct), f"; {missing:,} are missing")
             self.tick()
 
     def idle(self, seconds: float) -> None:
-        """Let things go on for some time, whether the engine runs or not."""
+        """Go on sending and reading for some seconds, whether the engine runs or not."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self._go_on()
@@ -136,18 +146,18 @@ class EngineSession:
         self.process = self.engine.start(self.work)
 
     def flush(self) -> None:
-        """Wait until what was sent is in Kafka."""
+        """Wait until Kafka has acknowledged what was sent."""
         self._producer.flush(120)
 
     def close_windows(self, log: Sequence[Access]) -> None:
-        """Send what is left, then the record that makes the last windows final."""
+        """Send the remaining accesses, then the record that makes the last windows final."""
         while self._unsent:
             self.tick()
         self.flush()
         close_windows(max(time_ms for time_ms, _ in log), self.work.bootstrap_servers, self.work.source_topic)
 
     def close(self) -> None:
-        """Stop the engine for good, and read no further uncommitted records."""
+        """Stop the engine, and stop reading uncommitted records."""
         if self.process:
             self.process.stop()
             self.process.close()
@@ -155,12 +165,12 @@ class EngineSession:
             self.tail.close()
 
     def tick(self) -> None:
-        """Send what is due, and read what has come. Raises EngineStopped if the engine has ended by itself."""
+        """Send the accesses that are due, and read new results. Raises EngineStopped if the engine has ended."""
         self.look()
         self._go_on()
 
     def look(self) -> None:
-        """Look whether the engine runs. Raises EngineStopped if it has ended by itself."""
+        """Check that the engine runs. Raises EngineStopped if it has ended by itself."""
         assert self.process, "started"
         if not self.process.running:
             raise EngineStopped(f"{self.engine.name} ended by itself: {self.process.last_line()[:300]}")
@@ -189,3 +199,82 @@ class EngineSession:
         final = (time_ms - LATENESS_MS) // WINDOW_MS * WINDOW_MS
         if not self.closable or final > self.closable[-1][0]:
             self.closable.append((final, time.monotonic()))
+
+
+ANSWERED = "an end is answered"
+TO_SEE = 0.25  # seconds until both readers have read to the end of the topic
+
+
+class Step(NamedTuple):
+    """One observation of the transaction that was struck; seconds count from the request to commit it."""
+
+    seconds: float
+    what: str
+
+
+class TransactionStory:
+    """Collects the steps of one transaction of a session's engine."""
+
+    def __init__(self, session: EngineSession):
+        self.steps: list[Step] = []
+        self._session = session
+        self._asked = time.monotonic()
+        self._answers = 0
+
+    def tell(self, what: str, at: float | None = None) -> None:
+        self.steps.append(Step((at or time.monotonic()) - self._asked, what))
+
+    def wait_for_a_commit(self, proxy: Proxy, results: int) -> None:
+        """Hold requests to end a transaction until one is a commit and read_uncommitted sees `results` results."""
+        session, rows_since, began = self._session, 0.0, time.monotonic()
+        held, tail, decided = self._hold(proxy), session.tail.distinct, len(session.watcher.distinct)
+        while time.monotonic() - began < PATIENCE:
+            session.tick()
+            if not rows_since and len(tail) > decided:
+                rows_since = time.monotonic()
+            if not held.struck.is_set():
+                continue
+            asked = time.monotonic()
+            session.idle(TO_SEE)
+            if len(tail) >= results and len(tail) > decided and _is_commit(held):
+                self._asked = asked
+                self.tell("rows in Kafka", min(rows_since or asked, asked))
+                self.tell("commit asked for", asked)
+                return
+            let_go, held = held, self._hold(proxy)
+            rows_since, decided = 0.0, len(tail)  # later results are those of the next transaction
+            let_go.deliver()
+        raise EngineStopped(f"{session.engine.name} committed no results in a transaction within {PATIENCE:g} s")
+
+    def note_what_the_engine_noted(self) -> None:
+        """Tell when the engine last wrote a file in which it notes what is done."""
+        if notes := self._session.engine.notes:
+            written = [file.stat().st_mtime for file in self._session.work.directory.glob(notes)]
+            if written:
+                self.tell("noted as done", max(written) - time.time() + time.monotonic())
+
+    def wait_for_the_end_of(self, outage_seconds: float) -> None:
+        """Wait for the outage to end, and tell when Kafka has ended the open transaction."""
+        until, ended = time.monotonic() + outage_seconds, False
+        while time.monotonic() < until:
+            self._session.idle(0.5)
+            [end] = read_ends(self._session.work.bootstrap_servers, self._session.work.sink_topic)
+            if not ended and end.last_stable_offset == end.log_end:
+                self.tell("aborted by Kafka")
+                ended = True
+
+    def overhear(self, sighting: Sighting) -> None:
+        """Tell the first responses that a restarted engine gets to its requests to end a transaction."""
+        passage = sighting.passage
+        if passage.kind is Request.END_TXN and passage.direction == "response" and self._answers < 3:
+            error = Answer(sighting.request, sighting.frame).error
+            self._answers += 1
+            self.tell(f"{ANSWERED}: {error or 'done'}")
+
+    def _hold(self, proxy: Proxy) -> HeldRequest:
+        return proxy.hold_next_request(Request.END_TXN, cut_client=False)
+
+
+def _is_commit(held: HeldRequest) -> bool:
+    assert held.request, "struck"
+    return read_end(held.request, held.frame).committed

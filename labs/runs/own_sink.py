@@ -1,41 +1,58 @@
-"""A sink of one's own as a stage: the function `publish(rows, batch_id, kafka)` that a student writes in lesson 06.
+"""A student's own sink: the function `publish(rows, batch_id, kafka)` of lesson 07.
 
-What `kafka` does is written in the lesson, in three functions; here it gets a sink's name, the fault points around the
-producer's calls, and the headers by which a batch is known afterwards.
+In the lesson it is a stage, and three functions of the lesson implement `kafka`. In a job of its own, which chaos
+strikes, `sink_of` implements them. Around the producer's calls lie the fault points:
 
-    before_write     when the transaction is about to begin
-    mid_transaction  when the first row is in Kafka, and the second is about to be produced
-    before_commit, after_commit     around commit_transaction
+    before_fence                 before the producer gets its epoch
+    before_rows                  before begin_transaction
+    mid_rows                     when the first row is in Kafka, before the second is produced
+    before_commit, after_commit  around commit_transaction
+
+Limitations: the rows are collected in the driver, and the marker is the offset of a consumer group, which Kafka forgets
+a week after the group was last used.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.patience import Patience
-from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, BEFORE_WRITE, MID_TRANSACTION
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, BEFORE_ROWS, MID_ROWS, point
 from exactly_once_kafka.points import Points as AnyPoints
 from exactly_once_kafka.producer import resumed
 from labs.pipeline.query.ip_count import Sink
+
+SECONDS = 60  # for an answer of Kafka's
+PAUSE = 0.1  # seconds
+# A group's coordinator is not there before Kafka has made the topic of the groups, or when it moves to another broker.
+NO_COORDINATOR_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+Answer = TypeVar("Answer")
 
 Publish = Callable[[DataFrame, int, "SinkKafka"], object]
 
 
 def _no_marker(*_: Any) -> int:
-    raise TypeError("this lesson has not come to markers yet: execute its cells in their order")
+    raise TypeError("the lesson's functions for markers are not defined yet: execute its cells in their order")
 
 
 @dataclass(frozen=True)
 class OwnStage:
-    """A stage whose sink is `publish`. `markers` has (batch, the last batch that was marked) of each question for it.
+    """A stage whose sink is `publish`. `markers` has (batch, last marked batch) for each call of `last_batch`.
 
-    `new_producer(name)`, `last_batch(name, topic)` and `mark(name, topic, batch_id, producer)` are the lesson's; a sink
-    that does without markers needs only the first.
+    `new_producer(name)`, `last_batch(name, topic)` and `mark(name, topic, batch_id, producer)` are the lesson's
+    functions; a sink without markers needs only the first.
     """
 
     publish: Publish
@@ -48,7 +65,7 @@ class OwnStage:
     markers: list[tuple[int, int]] = field(default_factory=list)
 
     def make_sink(self, topic: str, bootstrap_servers: str, points: AnyPoints) -> Sink:
-        """Return the foreachBatch function. The servers are those that the lesson's functions know."""
+        """Return the foreachBatch function. The lesson's functions know the servers; the argument is not used."""
 
         def sink(rows: DataFrame, batch_id: int) -> None:
             self.publish(rows, batch_id, SinkKafka(self, topic, batch_id, points))
@@ -57,20 +74,60 @@ class OwnStage:
         return sink
 
     def found(self, batch_id: int) -> bool:
-        """Tell whether the batch ever found a marker of its own."""
+        """Tell whether `last_batch` ever returned the batch itself."""
         return (batch_id, batch_id) in self.markers
 
 
 def init_transactions(producer: Any) -> None:
-    """Call the producer's init_transactions, again every 20 ms: by itself librdkafka looks again after half a second.
+    """Call the producer's init_transactions, retrying every 20 ms: librdkafka itself retries after half a second.
 
     Raises KafkaException.
     """
-    resumed(producer.init_transactions, 0.02, Patience(60))
+    resumed(producer.init_transactions, 0.02, Deadline(60))
+
+
+def answered(ask: Callable[[], Answer]) -> Answer:
+    """Return what `ask` returns, retrying for a minute while Kafka has no coordinator for the group yet.
+
+    Raises KafkaException.
+    """
+    deadline = Deadline(SECONDS)
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in NO_COORDINATOR_YET or not deadline.has_time():
+                raise
+            time.sleep(PAUSE)
+
+
+def sink_of(
+    publish: Publish, topic: str, bootstrap_servers: str, points: AnyPoints, transaction_timeout_ms: int = 60_000
+) -> Sink:
+    """Return the foreachBatch function that a job calls, with producer and marker as in lesson 07."""
+    kafka = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+
+    def new_producer(name: str) -> Producer:
+        timeout = {"transaction.timeout.ms": transaction_timeout_ms}
+        producer = Producer({**kafka, **timeout, "transactional.id": name})
+        init_transactions(producer)
+        return producer
+
+    def last_batch(name: str, topic: str) -> int:
+        with Consumer({**kafka, "group.id": name}) as group:
+            [marker] = answered(lambda: group.committed([TopicPartition(topic, 0)], timeout=SECONDS))
+        return max(marker.offset, -1)  # Kafka says -1001 where nothing was committed
+
+    def mark(name: str, topic: str, batch_id: int, producer: Producer) -> None:
+        with Consumer({**kafka, "group.id": name}) as group:
+            marker = TopicPartition(topic, 0, batch_id)
+            producer.send_offsets_to_transaction([marker], group.consumer_group_metadata(), SECONDS)
+
+    return OwnStage(publish, new_producer, last_batch, mark).make_sink(topic, bootstrap_servers, points)
 
 
 class SinkKafka:
-    """What a student's `publish` is handed for one batch."""
+    """The `kafka` argument of a student's `publish`, for one batch."""
 
     def __init__(self, stage: OwnStage, topic: str, batch_id: int, points: AnyPoints):
         self.topic, self._name = topic, f"sink-of-{topic}"
@@ -78,11 +135,12 @@ class SinkKafka:
 
     def new_producer(self) -> PointedProducer:
         """Return a transactional producer with an epoch of its own."""
+        self._points(point("before", "fence"))
         headers = [("batch_id", str(self._batch)), ("attempt", uuid.uuid4().hex[:8])]
         return PointedProducer(self._stage.new_producer(self._name), self._points, headers)
 
     def last_batch(self) -> int:
-        """Return the batch that was marked last, or -1."""
+        """Return the batch of the last marker, or -1."""
         last = self._stage.last_batch(self._name, self.topic)
         self._stage.markers.append((self._batch, last))
         return last
@@ -95,19 +153,19 @@ class SinkKafka:
 
 
 class PointedProducer:
-    """A transactional producer whose calls pass the fault points, and whose records say which batch they are of."""
+    """A transactional producer that passes the fault points and adds the batch's headers to each record."""
 
     def __init__(self, real: Any, points: Callable[[str], object], headers: list[tuple[str, str]]):
         self._real, self._points, self._headers, self._produced = real, points, headers, 0
 
     def begin_transaction(self) -> None:
-        self._points(BEFORE_WRITE)
+        self._points(BEFORE_ROWS)
         self._real.begin_transaction()
 
     def produce(self, topic: str, value: str | bytes | None = None, *more: Any, **options: Any) -> None:
         if self._produced == 1:
             self._real.flush()
-            self._points(MID_TRANSACTION)
+            self._points(MID_ROWS)
         self._real.produce(topic, value, *more, **{"headers": self._headers, **options})
         self._produced += 1
 

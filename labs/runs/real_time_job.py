@@ -1,4 +1,4 @@
-"""A query in Real-Time Mode as a process of its own, so that a kill is a real kill: the driver, its JVM and all.
+"""A query in Real-Time Mode as a separate process, so that a kill ends everything: the driver and its JVM.
 
 `python -m labs.runs.real_time_job` and one argument: the fields of `RealTimeJob` as JSON.
 """
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from pyspark.sql.streaming import StreamingQuery
 
-from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
 from labs.equipment.spark import spark_session
-from labs.faults.fault import JOB_MARK
-from labs.faults.task_fault import TaskFaults
+from labs.faults.fault import JOB_MARK, TaskFaults
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.query.real_time import SHORTEST, report_each, start_real_time, start_sparks_own
+from labs.pipeline.real_time.rows import Rule, by_place
+from labs.pipeline.real_time.sink import RealTimeKafkaSink
 
 
 @dataclass(frozen=True)
 class RealTimeJob:
-    """What to run: from which topic to which, through which sink ("exactly-once" or "spark"), with faults by `faults`.
+    """A query to run: source topic, sink topic, the sink ("exactly-once" or "spark"), and the directory of the faults.
 
     `epoch` is in milliseconds.
     """
@@ -35,16 +35,18 @@ class RealTimeJob:
     sink: str = "exactly-once"
     epoch: int = 1_000
 
-    def start(self, kind: type[RealTimeKafkaSink] = RealTimeKafkaSink) -> StreamingQuery:
-        """Start the query through a sink of this kind, in a session of its own on this process's Spark."""
-        spark = spark_session().newSession()  # what is set here must not be set for other queries
+    def start(self, published: Rule = by_place) -> StreamingQuery:
+        """Start the query in a new session of this process's Spark. `published` is our sink's rule."""
+        spark = spark_session().newSession()  # its settings must not apply to other queries
         spark.conf.set(SHORTEST, str(min(self.epoch, 5_000)))
         rows = report_each(read_source(spark, self.servers, self.source))
         epoch = f"{self.epoch} milliseconds"
         if self.sink == "spark":
             return start_sparks_own(rows, self.servers, self.topic, self.checkpoint, epoch)
         points = TaskFaults(self.faults)
-        sink = kind(self.topic, self.topic, bootstrap_servers=self.servers, points=points)
+        sink = RealTimeKafkaSink(
+            self.topic, self.topic, bootstrap_servers=self.servers, published=published, points=points
+        )
         return start_real_time(rows, sink, self.checkpoint, epoch)
 
 

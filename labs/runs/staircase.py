@@ -1,4 +1,4 @@
-"""The staircase: the same log and the same crash against one more mechanism each time, audited."""
+"""The staircase: the same log and the same crash, each time with one more mechanism, and an audit."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import Armable, Fault, FaultPoints
-from labs.faults.lost_acknowledgement import LostAcknowledgement
+from labs.faults.proxy import LostAcknowledgement
 from labs.faults.supervisor import Attempt, GaveUp, Supervisor
+from labs.pipeline.protocols import marker_ignored
 from labs.pipeline.query import ip_count
 from labs.pipeline.records import SOURCE_TOPIC
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
 
 class WithoutMarker(ExactlyOnceKafkaSink):
-    """Transactions alone: a batch is visible as a whole or not at all, and nobody looks which were."""
+    """Transactions alone: a batch is visible as a whole or not at all, but a restart does not look for a marker."""
 
-    def decide(self, *_: object) -> bool:
-        return False
+    protocol = staticmethod(marker_ignored)
 
 
 class AnyStage(Protocol):
-    """What can be run as a stage: it makes a foreachBatch function, and says what a restart finds."""
+    """An object that `run_stage` can run: it makes a foreachBatch function, and says what a restart finds."""
 
     @property
     def name(self) -> str: ...
@@ -48,7 +48,7 @@ class AnyStage(Protocol):
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of the staircase: a sink, whether a restart finds the checkpoint, and where it starts without."""
+    """One step of the staircase: a sink, whether a restart keeps the checkpoint, and where it starts without one."""
 
     name: str
     sink: type[AtLeastOnceKafkaSink] | type[ExactlyOnceKafkaSink]
@@ -65,7 +65,7 @@ class Stage:
         return self.sink(topic, **options)
 
 
-# The producer waits for company (linger), so that one acknowledgement always covers the same records.
+# With linger, the producer sends the same records together each time, so that one acknowledgement covers them.
 IN_HALVES = {"halves": True, "linger_ms": 100}
 NOT_IDEMPOTENT = {"enable_idempotence": "false", **IN_HALVES}
 
@@ -80,10 +80,10 @@ STAGES = (NO_CHECKPOINT, CHECKPOINT, IDEMPOTENT, TRANSACTIONS, EXACTLY_ONCE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a stage did with its faults: the audit, how often the query ran, and the topic with the results.
+    """The outcome of a stage with its faults: the audit, the attempts to run the query, and the topic with the results.
 
-    `struck` are those of the faults that found the point where they strike; a stage may not have it. A run that was
-    given up is not `finished`: what is missing may only be late.
+    `struck` are the faults whose point was reached; a stage may not have that point. A run that gave up is not
+    `finished`: missing results may only be late.
     """
 
     stage: str
@@ -122,8 +122,8 @@ def run_stage(
 ) -> Outcome:
     """Run the IP count into a fresh topic, crash it at each fault, restart it until it is done, and audit.
 
-    `source_options` are those of Spark's Kafka source. Raises GaveUp if it fails once more often than there are
-    faults, unless it `may_give_up`: then what it has published until then is audited.
+    `source_options` are those of Spark's Kafka source. Raises GaveUp if the query still fails after
+    one restart more than there are faults, unless it `may_give_up`: then the results published by then are audited.
     """
     topic = create_topic(bootstrap_servers, f"ip_count_sink_{uuid.uuid4().hex[:8]}", partitions=1)
     points = FaultPoints()
@@ -141,7 +141,7 @@ def run_stage(
         try:
             query.awaitTermination()
         finally:
-            query.stop()  # interrupted, it would go on
+            query.stop()  # or after an interrupt it would continue to run
 
     try:
         with points.armed(*faults) as struck:

@@ -4,8 +4,7 @@ import pytest
 
 from labs.commands.main import main
 from labs.engines.catalogue import ENGINES
-from labs.engines.environments import ENVIRONMENTS
-from labs.engines.java_environment import find_compiler
+from labs.engines.environment import ENVIRONMENTS, find_compiler
 
 USABLE = [name for name in ENGINES if name != "streams" or find_compiler()]
 

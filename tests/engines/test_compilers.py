@@ -9,8 +9,8 @@ import pytest
 
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import Work
-from labs.equipment.eventually import eventually
 from labs.equipment.node import QUICK_SPARK
+from labs.equipment.waiting import eventually
 from tests.engines.conftest import USABLE
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("installed")]

@@ -13,13 +13,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from labs.engines.catalogue import ENGINES
-from labs.engines.engine import Work
-from labs.engines.program import TEMPORARY
+from labs.engines.engine import TEMPORARY, Work
 from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
-from labs.runs.engine_kills import draw_kills, results_by_window, slices
-from labs.runs.engine_outage import run_outage
-from labs.runs.engine_run import run_engine
+from labs.runs.engine_run import draw_kills, results_by_window, run_engine, run_outage, slices
 from tests.engines.conftest import USABLE
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("installed")]

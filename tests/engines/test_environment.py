@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from labs.engines import java_environment
-from labs.engines.environment import InstallFailed, NotInstalled
-from labs.engines.environments import FLINK, QUIX, STREAMS, environment_of
-from labs.equipment.alone import alone_in
-from labs.equipment.eventually import eventually
+from labs.engines import environment
+from labs.engines.environment import FLINK, QUIX, STREAMS, InstallFailed, NotInstalled, environment_of
 from labs.equipment.ports import free_ports
+from labs.equipment.waiting import alone_in, eventually
 
 CLOSED = f"http://127.0.0.1:{free_ports(1)[0]}/simple"
 
@@ -80,7 +78,7 @@ def test_ctrl_c_while_installing_leaves_nothing(offline, monkeypatch, tmp_path):
 def test_what_is_not_installed_says_how_it_is(offline):
     with pytest.raises(NotInstalled, match="run: python -m labs engines install flink"):
         _ = FLINK.python
-    with pytest.raises(ValueError, match="'spark' is not installed apart"):
+    with pytest.raises(ValueError, match="'spark' has no environment of its own"):
         environment_of("spark")
 
 
@@ -116,13 +114,13 @@ def test_a_python_that_is_not_there_is_not_downloaded(offline, monkeypatch):
 
 
 def test_without_a_java_compiler_it_is_said_in_one_line(offline, monkeypatch):
-    monkeypatch.setattr(java_environment.shutil, "which", lambda name, path=None: None)
-    with pytest.raises(InstallFailed, match=r"streams was not installed, and nothing was changed: no Java compiler is"):
+    monkeypatch.setattr(environment.shutil, "which", lambda name, path=None: None)
+    with pytest.raises(InstallFailed, match=r"streams was not installed, and nothing was changed: found no Java"):
         STREAMS.install()
     assert list(offline.iterdir()) == []
 
 
-@pytest.mark.skipif(java_environment.find_compiler() is None, reason="a compiler is what is tried")
+@pytest.mark.skipif(environment.find_compiler() is None, reason="a compiler is what is tried")
 def test_a_program_that_does_not_compile_is_one_line_and_leaves_nothing(offline, tmp_path):
     source = tmp_path / "Wrong.java"
     source.write_text("class Wrong { int number = true; }")

@@ -11,8 +11,8 @@ import pytest
 from labs.commands.main import main
 from labs.engines.catalogue import ENGINES, engine_called
 from labs.engines.engine import NAME, TRANSACTION_TIMEOUT_MS, Work
+from labs.engines.environment import LOCKS
 from labs.engines.flink import latest_checkpoint
-from labs.engines.python_environment import LOCKS
 from labs.equipment.jars import FLINK, flink_connector_jars, read_sums
 
 ROOT = Path(__file__).parents[2]

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from labs.evidence.auditor.anomaly import Anomaly
+from exactly_once_kafka.protocol import exactly_once
+from labs.evidence.auditor.verdict import Anomaly
 from labs.runs.attack.attack import attack, solve
-from labs.runs.attack.orders import EXAMPLES, parse_orders
-from labs.runs.attack.possible import check_possible
-from labs.runs.attack.score import add_score, fewest, read_scores, score, table
-from labs.runs.attack.sinks import SINKS, wrong_sink
-from labs.runs.attack.source import source_of
-from labs.runs.attack.spoken import in_orders
+from labs.runs.attack.language import EXAMPLES, check_possible, in_orders, parse_orders
+from labs.runs.attack.scores import add_score, fewest, read_scores, score, table
+from labs.runs.attack.sinks import SINKS, source_of, wrong_sink
 from labs.schedules.model.checker import explore
-from labs.schedules.model.kafka import Stage
+from labs.schedules.model.stage import Stage
 from labs.schedules.model.stages import MODELS
 from labs.schedules.replay.bench import CannotPlay, replay_bench
 from labs.schedules.schedule import HELD, Event, Schedule, ScheduleError
@@ -165,7 +163,7 @@ def test_freezing_is_a_step_and_a_restored_last_batch_that_cannot_grow_is_remark
     words = [str(event) for event in outcome.happened.events]
     assert words[2:4] == ["driver 1 is frozen", "supervisor starts driver 2 from the checkpoint, at batch 0"]
     assert outcome.remarks == (
-        f"line 2 ({restore}): batch 1 is the last, and the source has no more for it: planned anew, it is the same",
+        f"line 2 ({restore}): batch 1 is the last, and the source has no more: planned again, it is the same",
     )
     assert outcome.broken
 
@@ -213,7 +211,11 @@ def test_order_that_cannot_be_carried_out_says_which_and_why(kafka, orders, kind
         ("at least once", "crash driver 0 after row 0 of batch 0", "drivers count from 1"),
         ("at least once", "crash driver 3 after row 0 of batch 0", "could make the supervisor start driver 3"),
         ("at least once", "time out after row 0 of batch 0", "no transactions that could time out"),
-        ("marker that expires", "time out after row 0 of batch 0\nlose row 1 of batch 0", "the one or the other"),
+        (
+            "marker that expires",
+            "time out after row 0 of batch 0\nlose row 1 of batch 0",
+            "use time out, or hold and lose",
+        ),
         ("one epoch for all batches", "expire the marker after the commit of batch 0", "no marker of this sink ever"),
         ("one epoch for all batches", "lose the second commit of batch 0", "commits a batch only once"),
     ],
@@ -229,26 +231,26 @@ def test_order_that_can_never_be_is_refused_before_anything_starts(orders, kind,
     ("text", "why"),
     [
         ("", "the schedule has no orders"),
-        ("# nothing\n\nkill driver 1", "line 3: 'kill driver 1' is no order"),
+        ("# nothing\n\nkill driver 1", "line 3: 'kill driver 1' is not an order"),
         ("crash driver one after row 0 of batch 0", "is not understood; for example: crash driver 1"),
         ("crash driver 1", "it does not say when: before or after …; for example: crash driver 1"),
-        ("crash driver 1 at the end", "'at the end' is no moment"),
-        ("crash driver 1 after the commits of batch 0", "'the commits of batch 0' is no step of a driver"),
+        ("crash driver 1 at the end", "'at the end' is not a moment"),
+        ("crash driver 1 after the commits of batch 0", "'the commits of batch 0' is not a step of a driver"),
         ("crash driver 1 after row of batch 0", "does not say which row"),
-        ("crash driver 1 after the commit 1 of batch 0", "is about no row"),
+        ("crash driver 1 after the commit 1 of batch 0", "names a row, which only"),
         ("crash driver 1 after the second row 1 of batch 0", "only a commit can be"),
-        ("hold the plan of batch 0 until row 0 of batch 0", "'the plan of batch 0' is no request to Kafka"),
+        ("hold the plan of batch 0 until row 0 of batch 0", "'the plan of batch 0' cannot be held"),
         ("hold the commit of batch 0", "it does not say when: until …"),
-        ("hold the commit of batch 0 after row 0 of batch 1", "it begins with until"),
-        ("lose row 0 of batch 0 after row 1 of batch 0", "what is lost never arrives"),
-        (".", "line 1: '.' is no order; they begin with crash"),
-        ("crash driver 1 after the note of batch 0\n. . .", "line 2: '. . .' is no order"),
+        ("hold the commit of batch 0 after row 0 of batch 1", "a moment begins with until"),
+        ("lose row 0 of batch 0 after row 1 of batch 0", "a lost request never arrives"),
+        (".", "line 1: '.' is not an order; orders begin with crash"),
+        ("crash driver 1 after the note of batch 0\n. . .", "line 2: '. . .' is not an order"),
         pytest.param(f"crash driver {'1' * 5_000} after the note of batch 0", "is not understood; for", id="driver"),
-        pytest.param(f"crash driver 1 after row {'1' * 5_000} of batch 0", "is no step of a driver; for", id="row"),
-        ("crash driver 1 after the note of batch \N{SUPERSCRIPT TWO}", "is no step of a driver"),
-        ("crash driver 1 after the note of batch \N{ARABIC-INDIC DIGIT ONE}", "is no step of a driver"),
-        ("\x1b[2J \ud800 \x00 \u202e", r"line 1: '\x1b[2J \ud800 \x00 \u202e' is no order"),
-        pytest.param("x" * 10_000_000, "xxx…' is no order", id="ten megabytes"),
+        pytest.param(f"crash driver 1 after row {'1' * 5_000} of batch 0", "is not a step of a driver; for", id="row"),
+        ("crash driver 1 after the note of batch \N{SUPERSCRIPT TWO}", "is not a step of a driver"),
+        ("crash driver 1 after the note of batch \N{ARABIC-INDIC DIGIT ONE}", "is not a step of a driver"),
+        ("\x1b[2J \ud800 \x00 \u202e", r"line 1: '\x1b[2J \ud800 \x00 \u202e' is not an order"),
+        pytest.param("x" * 10_000_000, "xxx…' is not an order", id="ten megabytes"),
     ],
 )
 def test_line_that_is_not_understood_is_named_with_an_example(orders, text, why):
@@ -288,9 +290,13 @@ def test_seeds_in_a_row_give_all_kinds_and_always_the_same():
 def test_source_names_each_step_once_where_it_is_taken():
     for sink in SINKS:
         text = source_of(sink.stage)
-        assert text.count("commit_transaction") == sink.stage.program.count("commit")
-        assert ("# epoch" in text) == ("fence" in sink.stage.program)
+        assert text.count("# commit") == sink.stage.steps.count("commit")
+        assert ("# epoch" in text) == ("fence" in sink.stage.steps)
+        assert "# row 0, row 1" in text
+        assert "\ndef publish(batch, has_epoch):\n" in text  # as in exercise 8
         assert max(map(len, text.splitlines())) <= 120
+        assert sink.stage.protocol.__name__ not in text
+        assert str(sink.stage.protocol.__doc__) not in text
     by_place = [source_of(KINDS[f"marker in a transaction of its own, {place}"]) for place in ("earlier", "later")]
     assert sorted(by_place[0].splitlines()) == sorted(by_place[1].splitlines())
 
@@ -298,7 +304,7 @@ def test_source_names_each_step_once_where_it_is_taken():
 @pytest.mark.long
 def test_sink_in_which_the_model_finds_nothing_has_no_score():
     with pytest.raises(ValueError, match="the model finds nothing wrong in small"):
-        fewest(Stage("small", ("plan", "fence", "read marker", "rows", "marker", "commit", "note"), batches=1, rows=1))
+        fewest(Stage("small", exactly_once, batches=1, rows=1))
 
 
 @pytest.mark.long
@@ -333,6 +339,6 @@ def test_damaged_scores_are_not_written_to(tmp_path, damage):
     add_score(file, game)
     file.write_text(file.read_text() + damage + "\n")
     before = file.read_text()
-    with pytest.raises(ValueError, match=r"scores.jsonl, line 2 is no score: nothing was written"):
+    with pytest.raises(ValueError, match=r"scores.jsonl, line 2 is not a score, so nothing was written"):
         add_score(file, game)
     assert file.read_text() == before

@@ -1,6 +1,6 @@
 """Chaos on the real pipeline: valid with the exactly-once sink.
 
-That it is found invalid with the sink without its marker is lesson 11's control.
+That it is found invalid with the sink without its marker is lesson 13's control.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import pytest
 
 from labs.commands.main import main
-from labs.faults.chaos import driver_lane, lane
-from labs.faults.chaos.journal import Journal
+from labs.faults.chaos import lanes
+from labs.faults.chaos.lanes import Journal
 
 FAULTS = ("driver-kill", "driver-point", "broker-kill", "network-cut", "late-commit")
 
@@ -21,10 +21,10 @@ def chaos(capsys, *arguments):
     return code, json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.bench
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_path):
-    # Lesson 11 is a longer run with more kinds of fault, and cold starts; the longest are `make soak`.
+    # Lesson 13 is a longer run with more kinds of fault, and cold starts; the longest are `make soak`.
     least = ("--least", "driver=2", "broker=1")
     code, report = chaos(capsys, "--spare", "--minutes", 0.3, *least, "--output", tmp_path, "--faults", *FAULTS)
     assert (report["verdict"], code) == ("valid", 0), report["audit"]
@@ -42,7 +42,7 @@ def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_p
 @pytest.mark.timeout(900)
 def test_run_that_is_not_valid_says_why_and_keeps_its_evidence(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_MASTER", "no-such-master")
-    monkeypatch.setattr(driver_lane, "TOO_MANY", 2)
+    monkeypatch.setattr(lanes, "TOO_MANY", 2)
     code, report = chaos(capsys, "--minutes", 3, "--faults", "late-commit", "--output", tmp_path)
     assert (report["verdict"], code) == ("unknown", 1)
     reason = report["audit"]["reason"]
@@ -59,7 +59,7 @@ def test_impossible_fault_is_one_clear_line(capsys):
 
 
 def test_lane_draws_the_same_for_a_seed():
-    class Recording(lane.Lane):
+    class Recording(lanes.Lane):
         lane_name, gap = "recording", (0.0, 0.001)
 
         def strike(self, kind):
@@ -79,7 +79,7 @@ def test_lane_draws_the_same_for_a_seed():
 
 
 def test_lane_that_breaks_ends_and_keeps_its_error():
-    class Broken(lane.Lane):
+    class Broken(lanes.Lane):
         lane_name, gap = "broken", (0.0, 0.0)
 
         def strike(self, kind):

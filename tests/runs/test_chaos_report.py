@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from labs.evidence.auditor.audit import Result, audit
-from labs.faults.chaos.journal import Strike
+from labs.faults.chaos.lanes import Strike
 from labs.faults.chaos.plan import ChaosPlan
+from labs.runs.chaos import ON_ITS_WAY_TO_A_SPARE, ChaosReport, Sample, recoveries
 from labs.runs.chaos_plot import plot_chaos
-from labs.runs.chaos_report import ON_ITS_WAY_TO_A_SPARE, ChaosReport, Sample, recoveries
 from tests.plots import legend
 
 ONCE = (Result(0, "a", 1),)

@@ -9,10 +9,10 @@ import pytest
 
 from labs.engines.engine import Work
 from labs.engines.spark import SparkEngine
-from labs.evidence.auditor.anomaly import Verdict
+from labs.evidence.auditor.verdict import Verdict
 from labs.pipeline.log.generate import Traffic
+from labs.runs.engine_run import run_speed
 from labs.runs.engine_session import EngineSession
-from labs.runs.engine_speed import run_speed
 
 pytestmark = pytest.mark.long
 

@@ -55,12 +55,13 @@ def test_the_points_lie_around_the_calls_of_the_producer(stage, told):
     sink = stage.make_sink("results", "nowhere:1", lambda point, batch: told.append((point, batch)))
     sink(["a", "b", "c"], 6)
     assert told == [
+        ("before_fence", 6),
         "sink-of-results",
-        ("before_write", 6),
+        ("before_rows", 6),
         "begin_transaction",
         "a",
         "flush",
-        ("mid_transaction", 6),
+        ("mid_rows", 6),
         "b",
         "c",
         "mark 6",

@@ -44,12 +44,12 @@ def climb(spark, broker):
 @pytest.mark.parametrize(
     ("stage", "point", "duplicated"),
     [
-        (NO_CHECKPOINT, "before_write", 8),
-        (NO_CHECKPOINT, "mid_transaction", 12),
+        (NO_CHECKPOINT, "before_rows", 8),
+        (NO_CHECKPOINT, "mid_rows", 12),
         (NO_CHECKPOINT, "after_commit", 16),
         (NO_CHECKPOINT, "before_checkpoint", 16),
-        (CHECKPOINT, "before_write", 0),
-        (CHECKPOINT, "mid_transaction", 4),
+        (CHECKPOINT, "before_rows", 0),
+        (CHECKPOINT, "mid_rows", 4),
         (CHECKPOINT, "after_commit", 8),
         (CHECKPOINT, "before_checkpoint", 8),
     ],

@@ -1,4 +1,4 @@
-"""The score of an attack: the player's orders beside those of the model's shortest schedule, and a class's table."""
+"""The scores of the attack game: a table in a file, one JSON object a line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from labs.equipment.text_file import text_of
-from labs.runs.attack.spoken import in_orders
+from labs.equipment.plain_text import text_of
+from labs.runs.attack.language import in_orders
 from labs.schedules.model.checker import explore
-from labs.schedules.model.kafka import Stage
+from labs.schedules.model.stage import Stage
 
 
 class Score(NamedTuple):
@@ -37,10 +37,9 @@ def score(player: str, seed: int, stage: Stage, steps: int, broken: bool, blind:
 
 
 def fewest(stage: Stage) -> int:
-    """Return how many orders the model's shortest schedule takes: those of its events that are no undisturbed course.
+    """Return how many orders the model's shortest schedule takes: its events that disturb the run.
 
-    Shortest in its events, which need not be the one with the fewest orders. Raises ValueError if the model finds
-    nothing.
+    It is the shortest by events, which need not have the fewest orders. Raises ValueError if the model finds nothing.
     """
     found = explore(stage)
     if found.anomaly is None:
@@ -49,7 +48,7 @@ def fewest(stage: Stage) -> int:
 
 
 def read_scores(file: Path) -> list[Score]:
-    """Return the games in a file, oldest first; none if there is no file yet. Raises ValueError, with the line."""
+    """Return the games in a file, oldest first, or none without a file. Raises ValueError, with the line."""
     if not file.exists():
         return []
     text = text_of(file, errors="replace")
@@ -63,20 +62,22 @@ def _read(file: Path, number: int, line: str) -> Score:
             return game
     except (ValueError, TypeError, RecursionError):
         pass
-    raise ValueError(f"{file}, line {number} is no score: nothing was written; mend that line, or name another file")
+    raise ValueError(
+        f"{file}, line {number} is not a score, so nothing was written; correct that line, or name another file"
+    )
 
 
 def add_score(file: Path, game: Score) -> None:
-    """Append a game to a file, whose other lines stay as they are. Raises ValueError where one of them is no score."""
+    """Append a game to a file. Raises ValueError, and writes nothing, if a line of the file is not a score."""
     read_scores(file)
     with file.open("a", encoding="utf-8") as scores:
         scores.write(json.dumps(game._asdict(), ensure_ascii=False) + "\n")
 
 
 def table(games: Iterable[Score]) -> str:
-    """Return the games as a table: above those that broke the sink, with the fewest orders beyond the model's.
+    """Return the games as a table: first those that broke the sink, sorted by orders beyond the model's.
 
-    Of a sink that was played blind and has survived, neither the name nor what the model needs is told.
+    If a game was played blind and the sink survived, the table shows neither its name nor the model's number.
     """
     ranked = sorted(games, key=lambda game: (not game.broken, game.steps - game.best, game.steps, game.when))
     rows = [("player", "seed", "sink", "orders", "model", "broken", "when")]

@@ -1,0 +1,104 @@
+"""Is this job exactly once? The judge for any program that reads one Kafka topic and writes another.
+
+    from labs.judge import judge
+
+    def test_my_job_is_exactly_once():
+        found = judge(["node", "copy.js"], workload="copy", kills=3, control=["node", "copy_at_least_once.js"])
+        assert found.valid, found
+
+The judge starts a Kafka of its own, behind a proxy, gives the job its topics in environment variables, sends records,
+strikes, starts the job again, and reads what it wrote. docs/judge.md has the contract. Limitations: a valid verdict is
+about these strikes and this input; it is evidence, and no proof.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+from labs.engines.engine import Work
+from labs.equipment.broker import require_asserts
+from labs.equipment.child_process import temporary_directory
+from labs.equipment.topics import KafkaUnreachable, TopicRefused, remove_topics
+from labs.faults.proxy import Proxy, proxied_broker
+from labs.judging.job import Job
+from labs.judging.judgement import Judgement
+from labs.judging.session import JobRun, run_job
+from labs.judging.strikes import KILLS, KINDS, draw, kinds_of
+from labs.judging.workloads import workload_called
+
+__all__ = ["Judgement", "judge"]
+
+PATIENCE = 120.0  # seconds without a new result: a consumer group may wait 45 s for a killed member
+
+
+def judge(
+    command: Sequence[str],
+    *,
+    workload: str = "copy",
+    kills: int = KILLS,
+    faults: Sequence[str] = ("kill",),
+    seed: int = 7,
+    control: Sequence[str] | None = None,
+    records: int | None = None,
+    partitions: int | None = None,
+    nodes: int = 1,
+    bootstrap_servers: str | None = None,
+    patience: float = PATIENCE,
+    say: Callable[[str], object] = lambda line: None,
+) -> Judgement:
+    """Run a job under strikes, and then its control under the same ones, and judge.
+
+    command            the job, as a list of words; it runs in this process's working directory
+    workload           "copy", "count" or "transfer"
+    kills, faults      how often to kill, and the other kinds of strikes, each of which comes once
+    control            the same job at least once, which the strikes have to double
+    records            of the input; None is the workload's default, and so it is for `partitions`
+    bootstrap_servers  a Kafka of your own: the judge makes two topics in it, and can only kill and pause the job
+    patience           seconds without a new result, after which the run stops
+
+    Raises ValueError for wrong arguments, such as a program that is not there, and what a Kafka raises that fails.
+    """
+    require_asserts()
+    if unknown := [each for each in faults if each not in KINDS]:
+        raise ValueError(f"no fault is called {unknown[0]!r}; there are {', '.join(KINDS)}")
+    for name, number in (("records", records), ("partitions", partitions)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name} is {number}; expected 1 or more")
+    if bootstrap_servers and nodes != 1:
+        raise ValueError("nodes are those of the lab's own Kafka; omit them with bootstrap_servers")
+    work = workload_called(workload, records, partitions, seed, len(kinds_of(kills, faults)))
+    aims = draw(work.due, work.inputs, kills, faults, seed, proxied=bootstrap_servers is None)
+    jobs = [Job(command)] + ([Job(control, "the control")] if control is not None else [])
+    runs: list[JobRun] = []
+    with temporary_directory("labs-judge-") as directory, _kafka(bootstrap_servers, nodes) as (servers, proxy):
+        for job in jobs:
+            say(f"{job.name}: {len(work.inputs):,} records, {len(aims)} strikes")
+            name = f"judge-{uuid.uuid4().hex[:8]}"
+            order = Work(servers, f"{name}-source", f"{name}-sink", directory / name, name)
+            try:
+                runs.append(run_job(job, order, work, aims, proxy, patience, say))
+            finally:
+                if bootstrap_servers:
+                    _remove_topics(job, order, say)
+    return Judgement(workload, seed, faults, *runs)
+
+
+def _remove_topics(job: Job, order: Work, say: Callable[[str], object]) -> None:
+    """Remove the topics of a run. If Kafka refuses, a remark says so: the judgement is worth more than the topics."""
+    try:
+        remove_topics(order.bootstrap_servers, order.source_topic, order.sink_topic)
+    except (KafkaUnreachable, TopicRefused) as error:
+        job.remark(f"the judge's topics are left: {error}")
+        say(job.remarks[-1])
+
+
+@contextlib.contextmanager
+def _kafka(bootstrap_servers: str | None, nodes: int) -> Iterator[tuple[str, Proxy | None]]:
+    """Start a Kafka behind a proxy, or use the one that is there: its address, and the proxy."""
+    if bootstrap_servers:
+        yield bootstrap_servers, None
+    else:
+        with proxied_broker(nodes=nodes) as (_, proxy):
+            yield proxy.bootstrap_servers, proxy

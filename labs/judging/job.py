@@ -1,0 +1,181 @@
+"""The command that is judged, as a process group that is killed and started again.
+
+Guarantee: nothing that it started outlives `close`. What left its process group, as a daemon does, is found by its
+environment variable GROUP, which has another value in each run. The file with its output stays below LARGEST_LOG, apart
+from what the job prints between two looks. Limitations: a process that empties its own environment is not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from labs.engines.engine import Work
+from labs.equipment.child_process import ChildProcess
+from labs.equipment.plain_text import one_line
+
+LARGEST_LOG = 16 << 20  # bytes
+TAIL = 4096  # bytes of the log that are looked at for its last line
+TO_END = 10.0  # seconds that a job has after SIGTERM
+LOOK_EVERY = 0.5  # seconds between two looks at the size of the log
+ROUNDS = 20  # looks for processes that have left the process group
+
+
+def contract(work: Work) -> dict[str, str]:
+    """Return the environment variables that a job gets; docs/judge.md explains them."""
+    return {
+        "KAFKA_BOOTSTRAP_SERVERS": work.bootstrap_servers,
+        "SOURCE_TOPIC": work.source_topic,
+        "SINK_TOPIC": work.sink_topic,
+        "CHECKPOINT_DIR": str(work.directory / "checkpoint"),
+        "GROUP": work.name,
+    }
+
+
+class CommandNotFound(ValueError):
+    """There is no such program."""
+
+
+class Job:
+    """A user's command, in the place of an engine. `notes` has what it did besides its work, one line each."""
+
+    title = promise = notes = ""
+    installed_apart = False
+
+    def __init__(self, command: Sequence[str], name: str = "the job"):
+        if not command or not shutil.which(command[0]):
+            raise CommandNotFound(
+                f"there is no program {one_line(command[0]) if command else ''!r}; expected a command"
+            )
+        self.name, self.command = name, list(command)
+        self.remarks: list[str] = []
+
+    def settings(self, *_: object, **__: object) -> tuple:
+        """The lab sets nothing of it."""
+        return ()
+
+    def start(self, work: Work) -> RunningJob:
+        """Start it, or start it again, in this process's working directory."""
+        (work.directory / "checkpoint").mkdir(parents=True, exist_ok=True)
+        return RunningJob(self.command, work.directory / "output.log", contract(work), self.remark)
+
+    def remark(self, line: str) -> None:
+        """Note a line once."""
+        if line not in self.remarks:
+            self.remarks.append(line)
+
+
+def ending_of(code: int) -> str:
+    """Return in words how a process ended that has this exit code; a negative one is a signal's."""
+    if code >= 0:
+        return f"ended by itself with exit code {code}"
+    with contextlib.suppress(ValueError):  # a real-time signal has no name
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"
+
+
+class RunningJob:
+    """A started command."""
+
+    def __init__(self, command: list[str], log: Path, variables: Mapping[str, str], remark: Callable[[str], object]):
+        self._variables, self._log, self._remark = dict(variables), log, remark
+        self._looked = time.monotonic()
+        self._process = ChildProcess(command, log, env={**os.environ, **variables}, stdin=None)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the process group's."""
+        return self._process.group
+
+    @property
+    def running(self) -> bool:
+        if time.monotonic() - self._looked > LOOK_EVERY:
+            self._looked = time.monotonic()
+            self._cut_log()
+        return self._process.pid is not None
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        return ending_of(self._process.exit_code or 0)
+
+    def kill(self) -> None:
+        """SIGKILL all of it, and wait until it is gone."""
+        self._process.kill()
+        self._kill_strays()
+
+    def stop(self) -> None:
+        """SIGTERM it, let it end in its own time, and kill what has not within TO_END seconds."""
+        try:
+            self._process.signal(signal.SIGTERM)
+            self._process.resume()
+            if not self._ends_within(TO_END):
+                self._remark(f"it did not end within {TO_END:g} s after SIGTERM, and was killed")
+        finally:  # also at a second Ctrl-C
+            self.kill()
+
+    def close(self) -> None:
+        """Kill it if it still runs."""
+        self.kill()
+        self._cut_log()
+
+    def pause(self) -> None:
+        """SIGSTOP: freeze it."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT: it continues."""
+        self._process.resume()
+
+    def last_line(self) -> str:
+        """Return the last line that it printed, in printable characters."""
+        with contextlib.suppress(OSError), self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
+            lines = log.read().decode(errors="replace").split("\n")
+            told = [line.strip() for line in lines if line.strip()]
+            return one_line(told[-1]) if told else "it printed nothing"
+        return "it printed nothing"
+
+    def _ends_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(min(left, LOOK_EVERY))
+                return True
+            self._cut_log()
+        return False
+
+    def _cut_log(self) -> None:
+        """Empty a log that is too large: the job appends, so that it goes on at the beginning."""
+        with contextlib.suppress(OSError):
+            if self._log.stat().st_size > LARGEST_LOG:
+                os.truncate(self._log, 0)
+                self._remark(f"it printed more than {LARGEST_LOG >> 20} MB, which was thrown away")
+
+    def _kill_strays(self) -> None:
+        """Kill the processes of this run that have left its process group."""
+        killed: set[int] = set()
+        for _ in range(ROUNDS):  # while they are killed, they may start others
+            strays = [each for each in psutil.process_iter() if self._is_stray(each)]
+            if not strays:
+                break
+            for each in strays:
+                with contextlib.suppress(psutil.Error):
+                    each.kill()
+            psutil.wait_procs(strays, timeout=10)
+            killed.update(each.pid for each in strays)
+        if killed:
+            self._remark(f"{len(killed)} of its processes had left its process group; they were killed, too")
+
+    def _is_stray(self, process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.Error, OSError):
+            return process.environ().get("GROUP") == self._variables["GROUP"]
+        return False

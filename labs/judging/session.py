@@ -1,0 +1,356 @@
+"""A job under strikes: the session of an engine, with records of any workload and with other faults than kills.
+
+A job that ends by itself is started again, as a supervisor would do: a fenced producer, for example, has to be. When it
+has ended three times in a row without a new result, the run stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaException, Message
+
+from labs.engines.engine import Work
+from labs.equipment.topics import end_offsets
+from labs.evidence.auditor.verdict import Audit
+from labs.evidence.readers.results import PATIENCE, position, read_to_end, wait_until_decided
+from labs.evidence.readers.watcher import Tail
+from labs.faults.kafka_messages import Request
+from labs.faults.proxy import Proxy
+from labs.judging.job import Job, RunningJob
+from labs.judging.strikes import ANSWER, WRITE, Aim, Strike
+from labs.judging.workload import Input, Output, Reading, Workload
+from labs.runs.engine_run import STEADY_SECONDS, halves, slices
+from labs.runs.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
+
+PAUSE, SLOW, LATE, AWAY = 5.0, 3.0, 3.0, 16.0  # seconds
+TO_BE_HELD = 10.0  # seconds to wait for a request that is to be held back
+TO_READ = 1.0  # seconds until the readers have what a job wrote before its end
+TO_FOLLOW = 5.0  # seconds that other results may come behind those of the closing records
+TO_FLUSH = 120.0  # seconds for Kafka to take the input
+ENDINGS = 3  # in a row, without a new result
+LONGEST_READ = 0.5  # seconds
+MOST_RECORDS = 100_000  # that a job may write beyond ten times the expected ones
+SAMPLE_EVERY = 0.25  # seconds
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """The outcome of one run of one command.
+
+    `samples` are (seconds since the first start, committed results so far). `remarks` have what the job did besides its
+    work, one line each.
+    """
+
+    command: Sequence[str]
+    strikes: Sequence[Strike]
+    seconds: float
+    audit: Audit
+    remarks: Sequence[str] = ()
+    samples: Sequence[tuple[float, int]] = field(default=(), repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "command": list(self.command),
+            "seconds": round(self.seconds, 1),
+            "strikes": [strike.as_dict() for strike in self.strikes],
+            "remarks": list(self.remarks),
+            "audit": self.audit.as_dict(),
+        }
+
+
+class OutputTail(Tail):
+    """Keeps every record that a reader of this isolation level has seen, and the names of the results."""
+
+    def __init__(self, servers: str, topic: str, isolation_level: str, workload: Workload):
+        super().__init__(servers, topic, isolation_level)
+        self.outputs: list[Output] = []
+        self.latest = -1  # the index of the latest input a result of which was seen
+        self._workload = workload
+
+    def read(self, seconds: float) -> None:
+        """Read the new records, for LONGEST_READ at most: a job may write faster than this reads, without end."""
+        message, until = self._consumer.poll(seconds), time.monotonic() + LONGEST_READ
+        while message is not None:
+            if message.error() is None:
+                self.distinct.add(self.result_of(message))
+            message = self._consumer.poll(0) if time.monotonic() < until else None
+
+    def result_of(self, message: Message) -> Any:
+        """Return the name of the result; None for a record that nobody expects."""
+        self.outputs.append(output_of(message))
+        name = self._workload.result_of(self.outputs[-1])
+        self.latest = max(self.latest, self._workload.due.get(name, -1))
+        return name
+
+
+def output_of(message: Message) -> Output:
+    return Output(*position(message), message.value())
+
+
+@dataclass
+class Endings:
+    """How often a job has ended by itself, in which ways, and what it said at first."""
+
+    name: str
+    _in_vain: int = 0
+    _results: int = 0  # at the last ending
+    _told: dict[str, tuple[int, str]] = field(default_factory=dict)  # ending -> times, last line of the first time
+
+    def note(self, ending: str, line: str, results: int) -> None:
+        """Note one. Raises EngineStopped if it is the third in a row without a new result."""
+        self._in_vain = 0 if results > self._results else self._in_vain + 1
+        self._results = results
+        if self._in_vain >= ENDINGS:
+            raise EngineStopped(f"{self.name} {ending}, {ENDINGS} times without a new result: {line}")
+        times, first = self._told.get(ending, (0, line))
+        self._told[ending] = times + 1, first
+
+    def remarks(self) -> list[str]:
+        """Return a line for each way, however often it ended so."""
+        return [
+            f"it {ending} and was started again{f', {times} times, at first' if times > 1 else ''}: {line}"
+            for ending, (times, line) in self._told.items()
+        ]
+
+
+class JobSession(EngineSession):
+    """A job at work on its two topics."""
+
+    engine: Job
+    process: RunningJob | None
+    tail: OutputTail
+    watcher: OutputTail  # type: ignore[assignment]  # read_committed, and in this thread
+
+    def __init__(self, job: Job, work: Work, workload: Workload, proxy: Proxy | None, patience: float):
+        self.workload, self.patience = workload, patience
+        self.strikes: list[Strike] = []
+        self.samples: list[tuple[float, int]] = []
+        self._proxy, self.endings = proxy, Endings(job.name)
+        super().__init__(job, work, partitions=workload.partitions)
+
+    def watch(self) -> None:
+        """Read the results from the beginning of the topic on, committed and uncommitted ones."""
+        servers, sink = self.work.bootstrap_servers, self.work.sink_topic
+        self.tail = OutputTail(servers, sink, "read_uncommitted", self.workload)
+        self.watcher = OutputTail(servers, sink, "read_committed", self.workload)
+        self._watched = True
+
+    def close(self) -> None:
+        """Stop the job and the readers."""
+        super().close()
+        self.watcher.close()
+
+    def look(self) -> None:
+        """See that the job runs, and start it again if it ended. Raises EngineStopped if that leads nowhere."""
+        assert self.process, "started"
+        wrote, due = len(self.tail.outputs), len(self.workload.due)
+        if wrote > 10 * due + MOST_RECORDS:
+            raise EngineStopped(f"{self.engine.name} wrote more than {wrote:,} records, where {due:,} are expected")
+        if self.process.running:
+            return
+        ending, line = self.process.ending, self.process.last_line()
+        self.idle(TO_READ)
+        if self.is_done:
+            return
+        self.endings.note(ending, line, len(self.watcher.outputs))
+        self.process.close()
+        self.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the results of all closing records are committed."""
+        return self.workload.last <= self.watcher.distinct
+
+    def strike(self, aim: Aim) -> None:
+        """Wait for the moment, strike, and note what became of it. Raises EngineStopped."""
+        blow = getattr(self, f"_{aim.kind.replace('-', '_')}")
+        self._wait_for(aim)
+        began = self.now
+        self.strikes.append(Strike(aim.kind, began, blow(aim)))
+
+    def finish(self, rest: Sequence[Input]) -> None:
+        """Send the rest and the closing records, and wait until all results are committed. Raises EngineStopped.
+
+        A job may work on several records at a time, so that other results may follow those of the closing records.
+        """
+        self.send(rest)
+        self.flush()
+        self.send(self.workload.closing)
+        self.flush()
+        self.wait_for_these(self.workload.last)
+        until = self.now + TO_FOLLOW
+        while not self.workload.due.keys() <= self.watcher.distinct and self.now < until:
+            self.tick()
+
+    def flush(self) -> None:
+        """Wait until Kafka has acknowledged what was sent. Raises EngineStopped, since the job cannot be blamed."""
+        if left := self._producer.flush(TO_FLUSH):
+            raise EngineStopped(f"Kafka did not take {left:,} records of the input within {TO_FLUSH:g} s")
+
+    def _wait_for(self, aim: Aim) -> None:
+        if not aim.before:
+            standstill = Standstill(f"{self.engine.name} wrote nothing", self.patience)
+            while self.tail.latest < aim.moment:
+                standstill.look(len(self.tail.distinct), f", {len(self.tail.distinct):,} results so far")
+                self.tick()
+        self.idle(aim.delay)
+
+    def _kill(self, aim: Aim) -> str:
+        struck = True
+        if aim.before == ANSWER:
+            struck = self._drop_an_answer()
+        elif aim.before == WRITE:
+            struck = bool(self._hold(Request.PRODUCE, cut_client=False))
+        self.kill()
+        self.disarm()
+        self.start()
+        when = f"before {aim.before}" if aim.before else "at the first sight of new results"
+        told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a write through the proxy"
+        return f"{told}; {self._committed:,} results were committed"
+
+    def _pause(self, aim: Aim) -> str:
+        assert self.process, "started"
+        self.process.pause()
+        self.idle(PAUSE)
+        self.process.resume()
+        return f"frozen for {PAUSE:g} s"
+
+    def _cut(self, aim: Aim) -> str:
+        assert self._proxy, "drawn only with a proxy"
+        self._proxy.cut()
+        return "all connections were cut"
+
+    def _slow(self, aim: Aim) -> str:
+        assert self._proxy, "drawn only with a proxy"
+        fault = self._proxy.delay_next_response(Request.PRODUCE, SLOW, not_client_id=SOURCE_CLIENT)
+        struck = self._wait_until(fault.struck.is_set)
+        self.disarm()
+        missed = f"no write came through the proxy within {TO_BE_HELD:g} s"
+        return f"an answer came {SLOW:g} s late" if struck else missed
+
+    def _late_commit(self, aim: Aim) -> str:
+        assert self._proxy, "drawn only with a proxy"
+        held = self._hold(Request.END_TXN, cut_client=True)
+        if held:
+            self.idle(LATE)
+            try:
+                answer = held.deliver().error or "no error"
+            except OSError as error:
+                answer = f"none ({error})"
+            return f"the end of a transaction came {LATE:g} s late; Kafka's answer: {answer}"
+        self.disarm()
+        return "it ended no transaction, so that nothing could be late"
+
+    def _outage(self, aim: Aim) -> str:
+        held = self._hold(Request.END_TXN, cut_client=False)
+        self.kill()
+        self.disarm()
+        self.idle(AWAY)
+        self.start()
+        what = "killed with its commit held back" if held else "killed; it ended no transaction"
+        return f"{what}; away for {AWAY:g} s"
+
+    def _drop_an_answer(self) -> bool:
+        """Drop the answer to the job's next records, give the readers time to see them; tell whether there were any."""
+        assert self._proxy, "drawn only with a proxy"
+        lost = self._proxy.drop_next_response(Request.PRODUCE, cut=False, not_client_id=SOURCE_CLIENT)
+        struck = self._wait_until(lost.struck.is_set)
+        self.idle(TO_SEE)
+        return struck
+
+    def _hold(self, kind: Request, cut_client: bool) -> Any:
+        """Hold back the job's next request of a kind, and return it; None if there is none within TO_BE_HELD."""
+        assert self._proxy, "drawn only with a proxy"
+        held = self._proxy.hold_next_request(kind, cut_client=cut_client, not_client_id=SOURCE_CLIENT)
+        return held if self._wait_until(held.struck.is_set) else None
+
+    def _wait_until(self, reached: Callable[[], bool]) -> bool:
+        began = self.now
+        while not reached() and self.now - began < TO_BE_HELD:
+            self.tick()
+        return reached()
+
+    def disarm(self) -> None:
+        """Remove the faults that have not struck."""
+        if self._proxy:
+            self._proxy.disarm()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self.watcher.read(0)
+        if not self.samples or self.now - self.samples[-1][0] > SAMPLE_EVERY:
+            self.sample()
+
+    def sample(self) -> None:
+        """Note how many results are committed by now."""
+        self.samples.append((self.now, len(self.watcher.distinct - {None})))
+
+    def _send_one(self) -> None:
+        record = self._unsent.pop()
+        try:
+            self._producer.produce(self.work.source_topic, record.value, record.key, record.partition)
+        except BufferError:
+            self.flush()
+            self._producer.produce(self.work.source_topic, record.value, record.key, record.partition)
+
+
+def run_job(
+    job: Job,
+    work: Work,
+    workload: Workload,
+    aims: Sequence[Aim],
+    proxy: Proxy | None,
+    patience: float,
+    say: Say = lambda line: None,
+) -> JobRun:
+    """Let the job work on all of the input, strike as planned, and judge. Both topics must not exist yet.
+
+    If the job stops, the audit's reason says so.
+    """
+    session, parts, error = JobSession(job, work, workload, proxy, patience), slices(workload.inputs, len(aims)), None
+    try:
+        session.start()
+        for number, (aim, part) in enumerate(zip(aims, parts, strict=False), start=1):
+            at_once, steady = halves(part)
+            session.send(at_once)
+            session.wait_for_news()
+            session.send(steady, STEADY_SECONDS)
+            session.strike(aim)
+            say(f"strike {number} of {len(aims)}, {aim.kind}: {session.strikes[-1].met}")
+        session.finish(parts[-1])
+    except (EngineStopped, KafkaException) as stopped:  # the producer of the input raises the latter
+        error = str(stopped)
+    finally:
+        session.close()
+        session.disarm()
+    seconds = session.now
+    session.sample()
+    for remark in session.endings.remarks():
+        job.remark(remark)
+    if foreign := _foreign_records(session):
+        job.remark(foreign)
+    audit = workload.audit(read(work, session.watcher.outputs, error))
+    return JobRun(job.command, session.strikes, seconds, audit, job.remarks, session.samples)
+
+
+def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:
+    """Wait until all transactions have ended, and read the sink topic from its beginning to its end."""
+    try:
+        decided = wait_until_decided(work.bootstrap_servers, work.sink_topic, PATIENCE)
+        records = read_to_end(work.bootstrap_servers, work.sink_topic, "read_committed")
+        return Reading([output_of(record) for record in records], watched, decided, error)
+    except (KafkaException, TimeoutError) as failed:
+        return Reading(watched, None, {}, error or f"the sink topic could not be read: {failed}")
+
+
+def _foreign_records(session: JobSession) -> str:
+    """Tell of records in the source topic that the judge did not send."""
+    sent = len(session.workload.inputs) + len(session.workload.closing)
+    there = sum(end_offsets(session.work.bootstrap_servers, session.work.source_topic).values())
+    return f"it wrote into its source topic, which has {there - sent:,} records too many" if there > sent else ""

@@ -1,0 +1,98 @@
+"""The strikes of a run, drawn from the seed before it; `session.py` carries them out.
+
+Each strike has a slice of the input of its own, of which half is sent while the job is down or catches up, and half at
+a steady pace while it is struck. So every job meets the same part of the input between two strikes, however long it
+takes to start. A kill strikes at one of three moments, in turn:
+
+- before an answer: Kafka has the job's next records, and the proxy drops the answer, so that the job cannot know yet
+  that they are written;
+- before a write: the proxy holds the job's next records back, and the job may have noted what it never wrote;
+- at first sight: a read_uncommitted reader sees the first new results, and nothing else has happened to the job.
+
+Guarantee: the same seed, workload and faults give the same plan. Limitations: each job takes its own time, so two runs
+of one plan are alike, not equal. Without the proxy each kill is at first sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from labs.judging.workload import Input
+from labs.runs.engine_run import LONGEST_DELAY, halves, slices
+
+KINDS = {
+    "kill": "SIGKILL to the job, and a new start",
+    "pause": "SIGSTOP to the job for 5 seconds",
+    "cut": "all connections to the broker are cut",
+    "slow": "the answer to the job's next records comes 3 seconds late",
+    "late-commit": "a request to end a transaction comes 3 seconds late, after the client has repeated it",
+    "outage": "SIGKILL to the job while its commit is held back; a new start after 16 seconds",
+}
+KILLS = 3  # unless the user says how many
+ANSWER, WRITE = "an answer", "a write"
+BEFORE = (ANSWER, WRITE, "")  # of one kill after the other
+OF_THE_NETWORK = ("cut", "slow", "late-commit", "outage")
+LONGEST_WAIT = 1.0  # seconds within the steady half of a slice until the job's next write is struck
+
+
+@dataclass(frozen=True)
+class Aim:
+    """One planned strike: `delay` seconds after a result is seen that the input `moment` or a later one makes due.
+
+    If it is to come `before` something, `delay` counts from the beginning of the steady half.
+    """
+
+    kind: str
+    moment: int
+    delay: float
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What became of an aim: `seconds` since the first start; `met` says what the job met."""
+
+    kind: str
+    seconds: float
+    met: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "seconds": round(self.seconds, 2), "met": self.met}
+
+
+def kinds_of(kills: int, faults: Sequence[str]) -> list[str]:
+    """Return the kinds of the strikes: `kills` kills if "kill" is among the faults, and each other fault once."""
+    return ["kill"] * (kills if "kill" in faults else 0) + sorted(set(faults) - {"kill"})
+
+
+def draw(
+    due: Mapping[Any, int], inputs: Sequence[Input], kills: int, faults: Sequence[str], seed: int, proxied: bool
+) -> list[Aim]:
+    """Draw the strikes: those of `kinds_of`, in a drawn order.
+
+    Raises ValueError if a half of a slice makes no result due: the input is too short.
+    """
+    if kills < 0:
+        raise ValueError(f"{kills} kills; expected 0 or more")
+    if not proxied and (unfit := [each for each in faults if each in OF_THE_NETWORK]):
+        raise ValueError(f"{', '.join(unfit)}: only on the lab's own Kafka, behind its proxy; omit --bootstrap-servers")
+    random = Random(seed)
+    kinds = kinds_of(kills, faults)
+    random.shuffle(kinds)
+    aims, moments, sent, killed = [], sorted(set(due.values())), 0, 0
+    for kind, part in zip(kinds, slices(inputs, len(kinds)), strict=False):
+        at_once, _ = halves(part)
+        before_it, first, sent = sent, sent + len(at_once), sent + len(part)
+        possible = [moment for moment in moments if first <= moment < sent]
+        # The steady half is sent when a result of the first half is committed.
+        if not possible or not any(before_it <= moment < first for moment in moments):
+            raise ValueError(f"{len(inputs):,} records are too few for {len(kinds)} strikes: give more --records")
+        # In the first half of what is possible: after the strike, the job is to meet more input.
+        moment, share = random.choice(possible[: (len(possible) + 1) // 2]), random.random()
+        before = BEFORE[killed % len(BEFORE)] if kind == "kill" and proxied else ""
+        killed += kind == "kill"
+        aims.append(Aim(kind, moment, share * (LONGEST_WAIT if before else LONGEST_DELAY), before))
+    return aims

@@ -1,0 +1,76 @@
+"""What the command prints, writes and returns, whatever the judge returns or raises. Nothing is started."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from labs.commands.main import main
+from labs.judging.copies import Copy
+from labs.judging.judgement import NO_HEADERS, Judgement
+from labs.judging.session import JobRun
+from labs.judging.workload import Output, Reading
+
+WORKLOAD = Copy(40, 1, seed=1)
+CLEAN = [Output(0, n, record.value) for n, record in enumerate([*WORKLOAD.inputs, *WORKLOAD.closing])]
+
+
+def run(*remarks):
+    return JobRun(["./café é/copy"], [], 9.0, WORKLOAD.audit(Reading(CLEAN)), remarks)
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Let the judge return this, or raise it, without any Kafka."""
+
+    def set_to(outcome):
+        def judge(*_, **__):
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr("labs.judge.judge", judge)
+
+    return set_to
+
+
+@pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._FATAL)), KeyError("x"), OSError("no Kafka")])
+def test_no_error_is_taken_for_an_invalid_job(judged, capsys, error):
+    judged(error)
+    assert main(["judge", "--", "true"]) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("python -m labs judge: ")
+    assert "\n" not in told
+
+
+def test_a_report_that_cannot_be_written_changes_no_verdict(judged, capsys, tmp_path):
+    judged(Judgement("copy", 7, ["kill"], run()))
+    (tmp_path / "gone").mkdir()
+    page = tmp_path / "gone" / "page.html"
+
+    def write_text(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pathlib.Path.write_text", write_text)
+        assert main(["judge", "--html", str(page), "--", "true"]) == 0
+    told = capsys.readouterr()
+    assert "page.html was not written: Permission denied" in told.err
+    assert told.out.startswith("judgement: valid")
+
+
+def test_reports_are_utf_8_in_any_locale(judged, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("locale.getpreferredencoding", lambda *_: "ascii")
+    judged(Judgement("copy", 7, ["kill"], run("it printed é")))
+    files = [tmp_path / "é 1.xml", tmp_path / "é 1.html"]
+    assert main(["judge", "--junit", str(files[0]), "--html", str(files[1]), "--", "true"]) == 0
+    assert "it printed é" in (ElementTree.fromstring(files[0].read_bytes())[0][0].text or "")
+    assert "café é/copy" in files[1].read_text("utf-8")
+
+
+def test_a_long_judgement_is_printed_to_its_end(judged, capsys):
+    judged(Judgement("copy", 7, ["kill"], run(*(f"{n}: {'x' * 300}" for n in range(30))), run()))
+    assert main(["judge", "--", "true"]) == 2
+    assert capsys.readouterr().out.rstrip().endswith(NO_HEADERS)

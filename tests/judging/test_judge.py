@@ -1,0 +1,148 @@
+"""The judge on real jobs: right ones, wrong ones, and jobs that misbehave."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from labs.commands.main import main
+from labs.equipment.topics import admin
+from labs.equipment.waiting import eventually
+from labs.evidence.auditor.verdict import Anomaly, Verdict
+from labs.judge import judge
+from labs.judging import job
+
+EXAMPLES = Path(job.__file__).with_name("examples")
+DOUBLED, LOST, TORN = Anomaly.DUPLICATE, Anomaly.LOST, Anomaly.TORN_BATCH
+WRONG = [
+    ("transfer_two_transactions", {"records": 400}, TORN),
+    ("transfer_auto_commit", {}, DOUBLED),
+    ("count_write_first", {}, DOUBLED),
+    ("copy_auto_commit", {"kills": 1, "faults": ("kill", "pause", "outage")}, DOUBLED),
+]
+
+
+def example(name):
+    return [sys.executable, str(EXAMPLES / f"{name}.py")]
+
+
+def judge_example(name, **options):
+    return judge(example(name), workload=name.partition("_")[0], **options)
+
+
+@pytest.mark.long
+def test_a_copy_in_transactions_is_valid_and_its_control_is_doubled():
+    found = judge_example("copy_transactional", records=2_000, control=example("copy_auto_commit"))
+    assert found.valid, found
+    assert found.control.audit.counts[DOUBLED] > 0
+    assert [strike.kind for strike in found.job.strikes] == ["kill"] * 3
+
+
+@pytest.mark.long
+def test_a_copy_that_commits_first_loses_records_and_is_no_control():
+    found = judge_example("copy_transactional", records=2_000, control=example("copy_commit_first"))
+    assert found.verdict is Verdict.UNKNOWN, found
+    assert found.job.audit.valid
+    assert found.control.audit.counts[LOST] > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["copy_transactional", "transfer_transactional", "count_transactional"])
+def test_right_jobs_are_valid(name, seed):
+    found = judge_example(name, seed=seed)
+    assert found.valid, found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "options", "anomaly"), WRONG, ids=[name for name, *_ in WRONG])
+def test_wrong_jobs_are_caught_for_their_reason(name, options, anomaly):
+    found = judge_example(name, **options)
+    assert found.verdict is Verdict.INVALID, found
+    assert found.job.audit.counts[anomaly] > 0, found
+
+
+@pytest.mark.long
+def test_faults_of_the_network_leave_a_right_job_valid():
+    found = judge_example("copy_transactional", kills=1, faults=("kill", "cut", "slow", "late-commit"))
+    assert found.valid, found
+    assert {strike.kind for strike in found.job.strikes} == {"kill", "cut", "slow", "late-commit"}
+
+
+@pytest.mark.long
+def test_on_a_kafka_of_ones_own_nothing_is_left(broker):
+    found = judge_example("copy_transactional", records=400, kills=1, bootstrap_servers=broker.bootstrap_servers)
+    assert found.valid, found
+    assert found.job.strikes[0].met.startswith("killed at the first sight")
+    assert not found.job.remarks
+    with admin(broker.bootstrap_servers) as client:  # a broker lists a topic until it has heard that it is gone
+        eventually(lambda: not [name for name in client.list_topics() if str(name).startswith("judge-")])
+
+
+RUBBISH = """
+import os, confluent_kafka
+producer = confluent_kafka.Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+producer.produce(os.environ["SINK_TOPIC"], "rubbish")
+producer.flush()
+input()
+"""
+FLOOD = """
+import os, confluent_kafka
+producer = confluent_kafka.Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+while True:
+    try:
+        producer.produce(os.environ["SINK_TOPIC"], "rubbish")
+    except BufferError:
+        producer.poll(0.1)
+"""
+MISBEHAVING = {
+    "exits": (["true"], "ended by itself with exit code 0, 3 times without a new result"),
+    "hangs": (["sleep", "998"], "wrote nothing new for 5 s"),
+    "floods": (["yes"], "it printed more than 16 MB"),
+    "daemon": (["sh", "-c", "setsid sleep 997 & sleep 998"], "1 of its processes had left its process group"),
+    "deaf": (["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], "did not end within 10 s after SIGTERM"),
+    "rubbish": ([sys.executable, "-c", RUBBISH], "a record is in the sink topic that nobody expects there"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MISBEHAVING)
+def test_a_job_that_misbehaves_gets_one_line_and_leaves_nothing(name):
+    command, line = MISBEHAVING[name]
+    before = set(psutil.pids())
+    found = judge(command, records=40, kills=1, patience=5)
+    assert found.verdict is (Verdict.INVALID if name == "rubbish" else Verdict.UNKNOWN)
+    assert line.lower() in str(found).lower()
+    left = [each for each in psutil.process_iter(["cmdline"]) if each.pid not in before]
+    assert not [each for each in left if each.info["cmdline"] and each.info["cmdline"][-1] in ("997", "998")]
+
+
+@pytest.mark.long
+def test_a_job_that_writes_without_end_is_stopped():
+    found = judge([sys.executable, "-c", FLOOD], records=40, kills=1, patience=60)
+    assert found.verdict is Verdict.INVALID
+    assert "records, where 42 are expected" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--", "./there-is-no-such-job"], "there is no program './there-is-no-such-job'"),
+        (["--faults", "fire", "--", "true"], "no fault is called 'fire'"),
+        (["--kills", "9999", "--", "true"], "too few for 9999 strikes"),
+        (["--control", "./no-control", "--", "true"], "there is no program './no-control'"),
+        (["--control", "", "--", "true"], "there is no program ''"),
+        (["--control", "echo 'it", "--", "true"], "no closing quotation; expected a command"),
+        (["--kills", "2", "--faults", "pause", "--", "true"], "no kill among the faults"),
+        (["--bootstrap-servers", "127.0.0.1:1", "--faults", "cut", "--", "true"], "only on the lab's own Kafka"),
+        (["--html", "/there/is/no/such/directory/page.html", "--", "true"], "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line_and_unknown(capsys, arguments, line):
+    assert main(["judge", *arguments]) == 2
+    error = capsys.readouterr().err.strip()
+    assert line in error
+    assert "\n" not in error
