@@ -1,41 +1,45 @@
-"""The room's drivers: job processes that are started, killed, frozen, and replaced as soon as one is gone.
+"""The room's drivers: job processes that are started, killed and frozen, and replaced when none lives.
 
-Guarantee: only processes that were started here are ever signalled, and none outlives `close`. A driver that is frozen
-is not replaced: it may wake up, and who wants a second one starts it. When the sink has refused two in a row, no third
-is started: it would be refused too.
+Guarantee: only processes that were started here get a signal, and none outlives `close`. A frozen driver is not
+replaced, since it may wake up; the order start-driver starts a second one beside it. If the sink refuses two drivers in
+a row, no third is started, since the sink would refuse it too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import re
 import signal
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from labs.faults.job import JobProcess, events_in
-from labs.faults.spare import HotSpare
-from labs.room.state import DRIVERS
+from labs.faults.supervisor import HotSpare
+from labs.room.state import DRIVERS_SHOWN
 
 STATES = ("warm", "starting", "working", "frozen", "killed", "fenced", "refused", "ended")
 GONE = ("killed", "fenced", "refused", "ended")
 TOO_MANY = 3  # drivers in a row that end by themselves before their first batch
-LAST = 20_000  # characters of what a driver has printed, for why it ended
+START = 25.0  # seconds that a driver takes to start, before one has shown how long it takes here
+LAST = 20_000  # characters at the end of a driver's output, in which the reason of its end is looked for
 
 Options = Callable[[], Mapping[str, Any]]
 
 
 class Driver:
-    """One job process: what it has told, and when it is gone, why."""
+    """One job process, what it has reported, and why it ended."""
 
-    def __init__(self, number: int, job: JobProcess):
-        self.number, self.job = number, job
+    def __init__(self, number: int, job: JobProcess, was_warm: bool = False):
+        self.number, self.job, self.was_warm = number, job, was_warm
         self.state = "starting"
-        self.batch: int | None = None  # that it began last
+        self.batch: int | None = None  # the one that it began last
         self.epoch: int | None = None
         self.done = 0  # batches
         self.words = ""  # why it ended
+        self.began = time.monotonic()
         self._position = 0
 
     @property
@@ -43,7 +47,7 @@ class Driver:
         return self.state in GONE
 
     def news(self) -> list[dict[str, Any]]:
-        """Return what it has told since it was last asked."""
+        """Return the events that it has reported since the last call."""
         with contextlib.suppress(OSError), self.job.log_file.open("rb") as log:
             log.seek(self._position)
             printed = log.read()
@@ -53,7 +57,7 @@ class Driver:
         return []
 
     def hear(self, event: Mapping[str, Any]) -> None:
-        """Take note of what it told."""
+        """Note an event of this driver."""
         if event["event"] in ("begins", "done") and self.state == "starting":
             self.state = "working"
         if event["event"] == "begins":
@@ -61,17 +65,17 @@ class Driver:
         self.done += event["event"] == "done"
 
     def freeze(self) -> None:
-        """SIGSTOP it."""
+        """Send SIGSTOP."""
         self.job.pause()
         self.state = "frozen"
 
     def wake(self) -> None:
-        """SIGCONT it: it goes on where it was."""
+        """Send SIGCONT: it continues where it was."""
         self.job.resume()
         self.state = "working" if self.batch is not None else "starting"
 
     def end(self, state: str = "") -> None:
-        """Take note that it is gone, in its own last words unless it was killed, and tidy up behind it."""
+        """Note that it is gone, and close its process. Without a `state`, its output says how it ended."""
         if not state:
             state, self.words = _last_words(self.job)
         self.state = state
@@ -82,16 +86,17 @@ class Driver:
 
 
 class Drivers:
-    """Starts drivers with `options()` in `environment`; `told(driver, event)` hears what each says."""
+    """Starts drivers with `options()` in `environment`; each event is passed to `told(driver, event)`."""
 
     def __init__(
         self, options: Options, told: Callable[[Driver, Mapping[str, Any]], object], environment: Mapping[str, str]
     ):
         self.stuck = ""  # why no driver is started any more
-        self.all: list[Driver] = []  # the last ones; who lives is among them
+        self.all: list[Driver] = []  # the last ones, among them all that live
         self._options, self._told, self._environment = options, told, environment
         self._spare: HotSpare | None = None
         self._count = self._in_vain = 0
+        self._usual = {False: START, True: 3.0}  # seconds of a start: cold, and of a warm spare
         self._wanted = False
 
     @property
@@ -108,12 +113,12 @@ class Drivers:
         return found[-1] if found else None
 
     def start(self) -> Driver:
-        """Start one more, cold."""
+        """Start one more driver."""
         self._wanted, self.stuck, self._in_vain = True, "", 0
         return self._start()
 
     def keep_spare(self, on: bool) -> None:
-        """Keep a hot spare from now on, or none."""
+        """Keep a hot spare from now on, or end it."""
         if on and self._spare is None:
             self._spare = HotSpare(self._environment)
         elif not on and self._spare:
@@ -121,7 +126,7 @@ class Drivers:
             self._spare = None
 
     def shown(self) -> list[dict[str, Any]]:
-        """Return the drivers of the room's state: those that were started, and the spare that waits."""
+        """Return `drivers` of the room's state: those that were started, and the waiting spare."""
         spare = self._spare.waiting if self._spare else None
         shown = [driver.shown() for driver in self._all_but_the_oldest_gone(1 if spare else 0)]
         if spare:
@@ -129,12 +134,29 @@ class Drivers:
             shown.append({"number": self._count + 1, "state": state, "batch": None, "epoch": None})
         return shown
 
+    def waiting(self) -> str:
+        """Return what a result waits for: driver 2 is starting, about 20 s; "" while a driver works."""
+        states = {driver.state: driver for driver in self.living}
+        if "working" in states:
+            return ""
+        if driver := states.get("starting"):
+            usual = self._usual[driver.was_warm]
+            left = usual - (time.monotonic() - driver.began)
+            about = f"about {math.ceil(left / 5) * 5} s" if left > 0 else f"longer than the usual {usual:.0f} s"
+            return f"driver {driver.number} is starting, {about}"
+        if driver := states.get("frozen"):
+            return f"driver {driver.number} is frozen"
+        return "no driver runs"
+
     def look(self) -> None:
-        """Hear what the drivers tell, note which are gone, and replace the last one that was."""
+        """Read the drivers' events, note which have ended, and start one if none lives."""
         for driver in self.living:
-            running = driver.job.running  # before its last words are read
+            running = driver.job.running  # asked before its output is read, so that no event is missed
             for event in driver.news():
+                before = driver.state
                 driver.hear(event)
+                if (before, driver.state) == ("starting", "working"):
+                    self._usual[driver.was_warm] = time.monotonic() - driver.began
                 self._told(driver, event)
             if not running:
                 driver.end()
@@ -143,19 +165,19 @@ class Drivers:
             self._start()
 
     def kill(self, driver: Driver) -> None:
-        """SIGKILL it; `look` replaces it."""
+        """Send SIGKILL; `look` replaces the driver."""
         driver.job.kill()
         driver.end("killed")
 
     def stop(self) -> None:
-        """End all, and start no more."""
+        """End all drivers, and start no more."""
         self._wanted = False
         for driver in self.living:
             driver.job.kill()
             driver.end("ended")
 
     def close(self) -> None:
-        """End all, and the spare."""
+        """End all drivers and the spare."""
         self.stop()
         self.keep_spare(False)
 
@@ -163,13 +185,15 @@ class Drivers:
         self.all = self._all_but_the_oldest_gone(1)
         self._count += 1
         start = self._spare.take if self._spare else functools.partial(JobProcess, environment=self._environment)
-        driver = Driver(self._count, start(**self._options()))
+        spare = self._spare.waiting if self._spare else None
+        was_warm = bool(spare and spare.is_warm)
+        driver = Driver(self._count, start(**self._options()), was_warm)
         self.all.append(driver)
         return driver
 
     def _all_but_the_oldest_gone(self, coming: int) -> list[Driver]:
-        """Return the drivers with room for `coming` more among those that are shown; nobody who lives is left out."""
-        gone = [each for each in self.all if each.gone][: max(0, len(self.all) + coming - DRIVERS)]
+        """Return the drivers without the oldest that have ended, so that `coming` more can be shown."""
+        gone = [each for each in self.all if each.gone][: max(0, len(self.all) + coming - DRIVERS_SHOWN)]
         return [each for each in self.all if each not in gone]
 
     def _judge_end(self, driver: Driver) -> None:
@@ -182,7 +206,7 @@ class Drivers:
 
 
 def _last_words(job: JobProcess) -> tuple[str, str]:
-    """Return how a driver ended that was not killed by the room, and why, in one line."""
+    """Return the state in which a driver ended that the room did not kill, and why, in one line."""
     said = job.output()[-LAST:]
     if job.exit_code == -signal.SIGKILL:
         return "killed", "killed by a fault of its own"
@@ -191,5 +215,5 @@ def _last_words(job: JobProcess) -> tuple[str, str]:
         return "refused", f"refused at batch {refused[1]}" + (f": {found[1].strip()}" if found else "")
     if fenced := re.search(r"batch (\d+): fenced: (.+?)\.", said):
         return "fenced", f"fenced at batch {fenced[1]}: {fenced[2]}"
-    last = job.last_line().removeprefix("python -m labs run: ").rpartition("] ")[-1]  # less Spark's error classes
+    last = job.last_line().removeprefix("python -m labs run: ").rpartition("] ")[-1]  # without Spark's error classes
     return "ended", f"ended: {last.partition('. ')[0][:200]}"

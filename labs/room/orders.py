@@ -1,36 +1,254 @@
-"""What an order does to the pipeline. `labs.room.possible` has said that it can be done now.
+"""The orders that a room takes: why one is not possible just now, and what each does to the pipeline.
 
-Guarantee: a strike reaches only processes that this room started. What takes long waits outside of the room's lock, so
-that the room goes on looking.
+Guarantee: a strike reaches only processes that this room started. An order that takes long releases the room's lock
+while it waits, so that the room goes on looking.
+
+A kill may wait for its moment: a driver has rows of its batch in the log, or has committed them, and the batch is not
+yet in the checkpoint's commit log. The order freezes the driver first, and then reads checkpoint and log again. If the
+batch was noted meanwhile, it wakes the driver and waits for the next batch. So a driver that is killed was at that
+moment. Limitations: a commit that was on its way when the driver was frozen has a quarter of a second to show in
+the log.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psutil
 
-from labs.room import consequences
+from labs.room import event_log
+from labs.room.act import Act
 from labs.room.drivers import Driver
-from labs.room.moment import freeze_at
-from labs.room.network import OK
-from labs.room.possible import BROKER_STATES, DRIVER_STATES, NotDone
-from labs.room.session import Session
+from labs.room.equipment import OK
+from labs.room.session import NotDone, Session
+from labs.room.state import MOST_RATE, STAGE_NAMES
 
+# order -> the arguments that it may have
+ORDERS: dict[str, tuple[str, ...]] = {
+    "start-traffic": (),
+    "stop-traffic": (),
+    "set-rate": ("rate",),
+    "choose-stage": ("stage",),
+    "kill-driver": ("driver", "at"),
+    "freeze-driver": ("driver",),
+    "wake-driver": ("driver",),
+    "start-driver": (),
+    "keep-spare": ("on",),
+    "kill-broker": ("broker",),
+    "freeze-broker": ("broker",),
+    "wake-broker": ("broker",),
+    "start-broker": ("broker",),
+    "kill-executor": (),
+    "cut-network": (),
+    "heal-network": (),
+    "hold-commit": (),
+    "deliver-commit": (),
+    "delete-checkpoint": (),
+    "save": ("folder",),
+    "finish": (),
+}
+STRIKES = tuple(each for each in ORDERS if each.partition("-")[0] in ("kill", "freeze", "cut", "hold", "delete"))
+AFTER_THE_END = ("choose-stage", "save")  # the orders that are possible after `finish`
+BROKER_STATES = {
+    "kill-broker": ("running", "frozen"),
+    "freeze-broker": ("running",),
+    "wake-broker": ("frozen",),
+    "start-broker": ("killed",),
+}
+DRIVER_STATES = {
+    "kill-driver": ("starting", "working", "frozen"),
+    "freeze-driver": ("starting", "working"),
+    "wake-driver": ("frozen",),
+}
+# Of a kill: now; when rows of a batch are in the log; when they are committed.
+MOMENTS = ("", "rows", "commit")
+MOST_DRIVERS = 3
+
+
+def possible(session: Session) -> list[str]:
+    """Return the orders that can be carried out now, with the right arguments."""
+    aimed = [f"kill-driver {at}" for at in MOMENTS if at and not _state_against(session, "kill-driver", {"at": at})]
+    return [order for order in ORDERS if not _state_against(session, order, {})] + aimed
+
+
+def why_not(session: Session, order: str, arguments: Mapping[str, Any]) -> str:
+    """Return in one line why an order cannot be carried out, or "" if it can."""
+    if order not in ORDERS:
+        return f"no order is called {order!r:.40}; there are {', '.join(ORDERS)}"
+    if unknown := [name for name in arguments if name not in ORDERS[order]]:
+        return f"{order} has no argument {unknown[0]!r:.40}"
+    return _arguments_against(session, order, arguments) or _state_against(session, order, arguments)
+
+
+def rate_against(rate: object) -> str:
+    """Return what is wrong with a rate, or ""."""
+    if type(rate) in (int, float) and 0 <= rate <= MOST_RATE:  # type: ignore[operator]
+        return ""
+    return f"a rate of {rate!r:.40} is not possible; expected 0 to {MOST_RATE:,} records a second"
+
+
+def stage_against(stage: object) -> str:
+    """Return what is wrong with a stage, or ""."""
+    return "" if stage in STAGE_NAMES else f"no stage is called {stage!r:.40}; there are {', '.join(STAGE_NAMES)}"
+
+
+def _arguments_against(session: Session, order: str, arguments: Mapping[str, Any]) -> str:
+    if order == "set-rate":
+        return rate_against(arguments.get("rate"))
+    if order == "choose-stage":
+        return stage_against(arguments.get("stage"))
+    if order == "keep-spare" and type(arguments.get("on")) is not bool:
+        return "keep-spare needs on: true or false"
+    if order == "save" and not (isinstance(arguments.get("folder"), str) and arguments["folder"].strip()):
+        return "save needs the name of a folder"
+    broker = arguments.get("broker", 0)
+    if type(broker) is not int or not 0 <= broker < session.equipment.nodes:
+        return f"there is no broker {broker!r:.40}; there are 0 to {session.equipment.nodes - 1}"
+    driver = arguments.get("driver")
+    if driver is not None and type(driver) is not int:
+        return f"there is no driver {driver!r:.40}"
+    if arguments.get("at", "") not in MOMENTS:
+        return f'at is {arguments["at"]!r:.40}; expected "rows", "commit", or nothing to kill the driver at once'
+    return ""
+
+
+def _state_against(session: Session, order: str, arguments: Mapping[str, Any]) -> str:
+    act, network, drivers = session.act, session.network, session.drivers
+    if session.over and order not in AFTER_THE_END:
+        return f"{order}: the session is over and judged; choose a stage to begin another one"
+    if states := BROKER_STATES.get(order):
+        nodes = [arguments["broker"]] if "broker" in arguments else range(session.equipment.nodes)
+        found = [session.equipment.state(node) for node in nodes]
+        return "" if set(found) & set(states) else f"{order}: the broker is {found[0]}"
+    if states := DRIVER_STATES.get(order):
+        number = arguments.get("driver")
+        which = "no driver" if number is None else f"no driver {number}"
+        if not drivers.find(number, *states):
+            return f"{order}: {which} is {' or '.join(states)}"
+        aim = _nothing_to_aim_at(session, arguments.get("at", "")) if order == "kill-driver" else ""
+        return f"{order}: {aim}" if aim else ""
+    against = {
+        "start-traffic": act.traffic.on and "the traffic is on already",
+        "stop-traffic": not act.traffic.on and "the traffic is off already",
+        "start-driver": len(drivers.living) >= MOST_DRIVERS
+        and f"{MOST_DRIVERS} drivers run already, the most there can be",
+        "kill-executor": not session.executor_ids and "this room has no executors; open it with executors=2",
+        "cut-network": network.is_cut and "the network is cut already",
+        "heal-network": not network.is_cut and "it is not cut",
+        "hold-commit": _no_commit_to_hold(session),
+        "deliver-commit": network.hold != "held" and "no commit is held",
+        "delete-checkpoint": _no_checkpoint(session),
+        "finish": not act.live.records and "nothing was sent yet: start the traffic",
+    }
+    return f"{order}: {against[order]}" if against.get(order) else ""
+
+
+def _nothing_to_aim_at(session: Session, at: str) -> str:
+    if at and not session.act.traffic.on:
+        return "the traffic is off, so no batch comes to aim at"
+    if at == "commit" and not session.act.has_transactions:
+        return "this stage has no transactions, and so no commits"
+    return ""
+
+
+def _no_commit_to_hold(session: Session) -> str:
+    if not session.act.has_transactions:
+        return "this stage has no transactions, and so no commits"
+    if session.equipment.nodes > 1:
+        return "it needs a room with one broker, since all clients must come through the proxy"
+    return "a commit is held already, or the room waits for one" if session.network.hold else ""
+
+
+def _no_checkpoint(session: Session) -> str:
+    if not session.act.keeps_checkpoint:
+        return "this stage keeps no checkpoint"
+    return "" if session.act.checkpoint.planned >= 0 else "the checkpoint is still empty"
+
+
+STEP = 0.005  # seconds between two looks
+PATIENCE = 90.0  # seconds: on a busy machine many batches are noted between two looks, and missed
+UNDER_WAY = 0.25  # seconds that a frozen driver's last request takes at most
+
+
+def freeze_at(moment: str, driver: Driver, act: Act, lock: threading.RLock, others: Callable[[], bool]) -> None:
+    """Freeze the driver at its rows or its commit. Releases `lock`, which is held, between looks. Raises NotDone.
+
+    It gives up if `others` says that another order waits, such as one that starts the broker that is down.
+    """
+    waiting, deadline = threading.Event(), time.monotonic() + PATIENCE
+    _read(act)
+    end, ended = act.log.end, act.log.last_ended
+    while time.monotonic() < deadline and not driver.gone:
+        if others():
+            raise NotDone("kill-driver: given up before its moment came, since another order was given")
+        act.checkpoint.look()
+        _read(act)
+        batch = act.checkpoint.in_flight
+        if batch is not None and _is_there(moment, act, batch, end, ended):
+            driver.job.pause()
+            _let_go(lock, waiting, UNDER_WAY)
+            act.checkpoint.look()
+            _read(act)
+            too_late = moment == "rows" and _is_committed(act, batch, ended)
+            if driver.gone:
+                break
+            if act.checkpoint.in_flight == batch and not too_late:
+                return
+            driver.job.resume()
+        _let_go(lock, waiting, STEP)
+    if driver.gone:
+        raise NotDone(f"kill-driver: driver {driver.number} ended before its moment came")
+    raise NotDone(f"kill-driver: in {PATIENCE:g} s no driver was caught{AIMS[moment]}; try again, or kill it now")
+
+
+def _read(act: Act) -> None:
+    with contextlib.suppress(OSError):
+        act.read_log({})
+
+
+def _is_there(moment: str, act: Act, batch: int, end: int, ended: int) -> bool:
+    if moment == "commit":
+        return _is_committed(act, batch, ended)
+    return any(row.offset >= end and row.kind == "row" and row.batch == batch for row in act.log.entries)
+
+
+def _is_committed(act: Act, batch: int, ended: int) -> bool:
+    return any(each.number > ended and each.batch == batch for each in act.log.ended)
+
+
+def _let_go(lock: threading.RLock, waiting: threading.Event, seconds: float) -> None:
+    lock.release()
+    try:
+        waiting.wait(seconds)
+    finally:
+        lock.acquire()
+
+
+AIMS = {
+    "": "",
+    "rows": " with rows of its batch in the log",
+    "commit": " after its commit, before the batch is in the checkpoint",
+}
 BROKER_WORDS = {"kill": "was killed", "freeze": "was frozen", "wake": "was woken", "start": "was started"}
 
 
 class Orders:
-    """Carries out orders on the session while holding `lock`; all but the end of it, which is the room's."""
+    """Carries out orders on the session while it holds `lock`; the room carries out `finish` and `save`.
 
-    def __init__(self, session: Session, lock: threading.RLock):
-        self._session, self._lock = session, lock
+    It tells `say` what an order waits for, and asks `others` whether another one waits for it.
+    """
+
+    def __init__(
+        self, session: Session, lock: threading.RLock, say: Callable[[str], object], others: Callable[[], bool]
+    ):
+        self._session, self._lock, self._say, self._others = session, lock, say, others
 
     def carry_out(self, order: str, arguments: Mapping[str, Any]) -> None:
-        """Do it. Raises NotDone."""
+        """Carry out an order that `why_not` allows. Raises NotDone."""
         verb, _, what = order.partition("-")
         with self._lock:
             if what == "traffic":
@@ -47,7 +265,7 @@ class Orders:
                 self._start_driver()
             elif order in DRIVER_STATES:
                 driver = self._session.drivers.find(arguments.get("driver"), *DRIVER_STATES[order])
-                assert driver, "the order is possible only then"
+                assert driver, "the order is possible only with such a driver"
                 self._driver(verb, driver, arguments.get("at", ""))
             elif order == "kill-executor":
                 self._kill_executor()
@@ -75,33 +293,35 @@ class Orders:
         number: int = node
         runs = lambda: equipment.state(number) == "running"  # noqa: E731
         outage = verb in ("kill", "freeze")
-        look = consequences.of_an_outage(session.act, session.drivers, runs) if outage else None
+        look = event_log.of_an_outage(session.act, session.drivers, runs) if outage else None
         getattr(equipment, verb)(number)
         words = f"broker {number} {BROKER_WORDS[verb]}"
-        look = look or consequences.once(runs, "it answers")
+        look = look or event_log.once(runs, "it answers")
         session.chronicle.note(f"{verb}-broker", words, look, broker=number)
 
     def _start_driver(self) -> None:
         session = self._session
         driver = session.drivers.start()
-        look = consequences.of_two_drivers(session.act, session.drivers, driver)
+        look = event_log.of_two_drivers(session.act, session.drivers, driver)
         session.chronicle.note("start-driver", f"driver {driver.number} was started", look)
 
     def _driver(self, verb: str, driver: Driver, at: str) -> None:
         session, act = self._session, self._session.act
         if verb == "kill":
             if at:
-                freeze_at(at, driver, act, self._lock)
+                self._say(f"kill-driver: waits for the moment: driver {driver.number}{AIMS[at]}")
+                freeze_at(at, driver, act, self._lock, self._others)
+                self._say("")
             act.checkpoint.look()
-            look = consequences.after_the_driver(act, driver)
+            look = event_log.after_the_driver(act, driver)
             session.drivers.kill(driver)
-            session.chronicle.note("kill-driver", f"driver {driver.number} was killed{_when(at)}", look, at=at)
+            session.chronicle.note("kill-driver", f"driver {driver.number} was killed{AIMS[at]}", look, at=at)
         elif verb == "freeze":
             driver.freeze()
-            look = consequences.of_the_frozen(act, driver)
+            look = event_log.of_the_frozen(act, driver)
             session.chronicle.note("freeze-driver", f"driver {driver.number} was frozen", look)
         else:
-            look = consequences.of_the_woken(act, driver)
+            look = event_log.of_the_woken(act, driver)
             driver.wake()
             session.chronicle.note("wake-driver", f"driver {driver.number} was woken", look)
 
@@ -109,8 +329,8 @@ class Orders:
         session = self._session
         executors = sorted(session.executors(), key=lambda each: each.pid)
         if not executors:
-            raise NotDone("kill-executor: there is none just now")
-        look = consequences.of_the_executor(executors[0].pid, len(executors), lambda: session.executor_ids)
+            raise NotDone("kill-executor: no executor runs just now")
+        look = event_log.of_the_executor(executors[0].pid, len(executors), lambda: session.executor_ids)
         with contextlib.suppress(psutil.NoSuchProcess):
             executors[0].kill()
         session.chronicle.note("kill-executor", f"one of {len(executors)} executors was killed", look)
@@ -118,19 +338,19 @@ class Orders:
     def _network(self, verb: str) -> None:
         session, network = self._session, self._session.network
         if verb == "cut":
-            look = consequences.of_an_outage(session.act, session.drivers, lambda: not network.is_cut)
+            look = event_log.of_an_outage(session.act, session.drivers, lambda: not network.is_cut)
             network.cut()
             session.chronicle.note("cut-network", "nothing passes between the clients and the broker", look)
         else:
             network.heal()
             noted = session.act.checkpoint.noted
-            look = consequences.once(lambda: session.act.checkpoint.noted > noted, "a batch is noted")
-            session.chronicle.note("heal-network", "the network is whole again", look)
+            look = event_log.once(lambda: session.act.checkpoint.noted > noted, "a batch is in the checkpoint")
+            session.chronicle.note("heal-network", "the network passes data again", look)
 
     def _hold_commit(self) -> None:
         session, network = self._session, self._session.network
         network.hold_commit()
-        look = consequences.of_the_held(session.act, lambda: network.held_epoch)
+        look = event_log.of_the_held(session.act, lambda: network.held_epoch)
         session.chronicle.note("hold-commit", "the next commit is kept back, and its driver cut off", look)
 
     def _deliver_commit(self) -> None:
@@ -150,13 +370,9 @@ class Orders:
 
     def _delete_checkpoint(self) -> None:
         session = self._session
-        look = consequences.of_the_deleted(session.act, session.drivers)
+        look = event_log.of_the_deleted(session.act, session.drivers)
         for driver in session.drivers.living:
             session.drivers.kill(driver)
         session.act.checkpoint.forget()
         session.act.begin_anew()
         session.chronicle.note("delete-checkpoint", "the driver was stopped and its checkpoint deleted", look)
-
-
-def _when(at: str) -> str:
-    return {"": "", "rows": " with rows of its batch in the log", "commit": " behind its commit"}[at]

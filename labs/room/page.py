@@ -1,7 +1,7 @@
 """The operations room as a page on this machine, behind a token: a folder for it, and the server that shows it.
 
-Guarantee: when this process ends, however it ends, so do the server, its room and all that it started, and the folder
-is deleted. Where it stops: see labs/room/page_server.py. POSIX only (Linux and macOS).
+Guarantee: when this process ends, however it ends, the server, its room and their processes end too, and the folder is
+deleted. Limitations: see labs/room/page_server.py. POSIX only (Linux and macOS).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from typing import Any, NoReturn
 
 import nbformat
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
+from labs.equipment.child_process import ChildProcess, for_python
 from labs.equipment.ports import free_ports, require_free
+from labs.equipment.waiting import eventually
 
 HERE = Path(__file__).parent
 KERNEL = "room"
@@ -32,13 +31,13 @@ PAGE = "/voila/render/room.ipynb"
 
 
 class PageFailed(RuntimeError):
-    """The page's server did not start, or has ended."""
+    """The page's server did not start, or it ended by itself."""
 
 
 class RoomPage:
-    """The page that shows what the notebook cell `cell` returns: `cell_of(options)`, a room.
+    """The page that shows the value of the notebook cell `cell`; `cell_of(options)` is one that opens a room.
 
-    `port` must be free; by default one is chosen. `browser` opens the user's.
+    `port` must be free; by default a free one is chosen. `browser` opens the page in the user's browser.
     """
 
     def __init__(self, cell: str, port: int | None = None, browser: bool = False):
@@ -64,7 +63,7 @@ class RoomPage:
         return self._process.pid
 
     def _lay_out(self, cell: str) -> None:
-        # Folders to save to are named as seen from where the command was given, not from the page's own.
+        # A relative folder to save to is below the user's working directory, not below the page's folder.
         cell = f"import os\nos.chdir({os.getcwd()!r})\n{cell}"
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
         notebook.metadata["kernelspec"] = {"name": KERNEL, "display_name": KERNEL, "language": "python"}
@@ -77,13 +76,13 @@ class RoomPage:
         shutil.copytree(HERE / "template", data / "voila" / "templates" / "room")
 
     def _environment(self) -> dict[str, str]:
-        """Return an environment in which nobody's settings of Jupyter and IPython are read or changed."""
+        """Return an environment in which Jupyter and IPython neither read nor change the user's settings."""
         own = {name: str(self._folder / name) for name in FOLDERS}
         kept = {name: value for name, value in for_python().items() if not name.startswith("JUPYTER")}
         return kept | own | {"JUPYTER_TOKEN": self._token}
 
     def await_ready(self) -> None:
-        """Wait until the server listens. Raises PageFailed with what it said if it ended instead."""
+        """Wait until the server listens. Raises PageFailed, with its last lines, if it ends instead."""
         runtime = self._folder / "JUPYTER_RUNTIME_DIR"
 
         def listens() -> bool:
@@ -97,7 +96,7 @@ class RoomPage:
     def await_end(self) -> NoReturn:
         """Wait until the server ends by itself, and raise PageFailed."""
         eventually(lambda: self._process.pid is None, math.inf, interval=0.5)
-        raise PageFailed(f"the page's server ended, and not because of this program.\n{self._process.last_lines()}")
+        raise PageFailed(f"the page's server ended by itself; its last lines are:\n{self._process.last_lines()}")
 
     def __enter__(self) -> RoomPage:
         return self
@@ -106,7 +105,7 @@ class RoomPage:
         self.close()
 
     def close(self) -> None:
-        """End the server: at its leisure, since it ends the room then."""
+        """Stop the server, which ends its room first."""
         try:
             self._process.stop()
         finally:
@@ -115,4 +114,4 @@ class RoomPage:
 
 def cell_of(options: Mapping[str, Any]) -> str:
     """Return the cell that opens a room with these options."""
-    return f"from labs.room.live import room\nroom(**{dict(options)!r})"
+    return f"from labs.room.view import room\nroom(**{dict(options)!r})"

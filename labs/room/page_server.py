@@ -1,10 +1,11 @@
-"""The web server of the room's page: Jupyter's own with Voilà in it, and less of both than they bring along.
+"""The web server of the room's page: a Jupyter server with the Voilà extension, and only the services that it needs.
 
-Guarantee: nobody gets in without the token, under another host name than this machine's own, or sent by another site;
-the page loads nothing from elsewhere; there is one room, and it ends soon after nobody looks at it any more. What
-Jupyter's server does for that is switched on here, and tested from outside (tests/commands/test_room.py); Voilà's own
-server would not look at the Host header, nor ask for a token unless told. Where it stops: Voilà's static files, those
-of its package, go to anybody; and who may read this user's files or processes finds the token there.
+Guarantee: the server refuses a request without the token, one for a host name other than this machine's, and one that
+another site has sent. The page loads nothing from other hosts. There is one room, and it ends soon after its last page
+is closed. Jupyter's server has settings for the refusals, which are switched on here and tested from outside
+(tests/commands/test_room.py); Voilà's own server does not check the Host header, and asks for no token by default.
+Limitations: anybody can fetch the static files of Voilà's package, and an account that can read this user's files or
+processes finds the token there.
 
     python -m labs.room.page_server PORT FOLDER [--browser]     the token is in JUPYTER_TOKEN
 """
@@ -33,24 +34,24 @@ from voila.static_file_handler import TemplateStaticFileHandler
 
 NOTEBOOK = "room.ipynb"
 PAGE = f"/voila/render/{NOTEBOOK}"
-# Seconds that a room outlives its page: a connection that breaks is made again, and a page may be reloaded.
+# Seconds that a room outlives its page, since a browser connects again, and a page may be reloaded.
 GRACE = 10.0
-MOMENT = 3.0  # seconds in which a page that is reloaded hangs up
+MOMENT = 3.0  # seconds until a page that is reloaded has closed its connection
 OPEN_ELSEWHERE = (
     "The room is open in another tab or window. There is one room at a time: close that one, then reload this."
 )
-FROM_ELSEWHERE = "Another site has sent you here. Open the address that python -m labs room has printed."
-# The page may talk to its own server only. Its widgets are modules made of text, as anywidget makes them.
+FROM_ELSEWHERE = "Cross-site request rejected. Open the address that python -m labs room has printed."
+# The page may talk to its own server only. anywidget loads a widget's module from a blob: URL.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
-# What a page may ask of its kernel: widgets' messages, and no code to be executed.
+# The messages that a page may send to its kernel: those of widgets, and none that executes code.
 MESSAGES = ["comm_open", "comm_close", "comm_msg", "comm_info_request", "kernel_info_request"]
 
 
 class OneRoom(AsyncMappingKernelManager):
-    """Keeps at most one kernel, that of the room which is looked at."""
+    """Keeps at most one kernel: that of the one room."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)
@@ -59,7 +60,7 @@ class OneRoom(AsyncMappingKernelManager):
         self._last_watched: dict[str, float] = {}
 
     async def start_kernel(self, **options: Any) -> str:  # type: ignore[override]
-        """Start the room. Raises HTTPError if there is one that is looked at."""
+        """Start the room. Raises HTTPError if a page shows the room that runs already."""
         visitor = CallContext.get(CallContext.JUPYTER_HANDLER)
         async with self._door:
             for other in self.list_kernel_ids():
@@ -75,43 +76,44 @@ class OneRoom(AsyncMappingKernelManager):
             if time.monotonic() > deadline:
                 raise web.HTTPError(HTTPStatus.CONFLICT, OPEN_ELSEWHERE)
             await asyncio.sleep(0.1)
-        with contextlib.suppress(KeyError, web.HTTPError):  # its page has asked for it too
+        with contextlib.suppress(KeyError, web.HTTPError):  # its page may have ended it meanwhile
             await self.shutdown_kernel(room)
 
     def _is_watched(self, room: str) -> bool:
-        """Tell whether a page is connected with the room, or waits for it to open."""
+        """Tell whether a page is connected to the room, or waits for it to open."""
         visitor: Any = self._visitors.get(room)
         waits = bool(visitor and not visitor._finished and not visitor.request.connection.stream.closed())
         return room in self and (waits or self._kernel_connections.get(room, 0) > 0)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
-        """End a room that nobody looks at; it is never idle. Jupyter's server asks this every second."""
+        """End a room that no page shows; a room is never idle. Jupyter's server calls this every second."""
         now = time.monotonic()
         if self._is_watched(kernel_id):
             self._last_watched[kernel_id] = now
-        elif now - self._last_watched.setdefault(kernel_id, now) > GRACE:  # one that is just starting has no page yet
+        # setdefault, since a room that is just starting has no page yet
+        elif now - self._last_watched.setdefault(kernel_id, now) > GRACE:
             await self.shutdown_kernel(kernel_id)
 
 
 class RoomServer(ServerApp):
-    """Jupyter's server with what the page needs: who may log in, kernels and their channels."""
+    """Jupyter's server with the services that the page needs: login, kernels and their channels."""
 
     default_services: Any = ("auth", "kernels")
 
     def init_signal(self) -> None:
-        """End at a SIGINT as at a SIGTERM: the room first.
+        """Treat SIGINT like SIGTERM: end the room, then the server.
 
-        Jupyter's server would ask a terminal, be deaf if a script has sent it to the background, and else break off
-        what it is at.
+        By default, Jupyter's server asks for a confirmation in a terminal, ignores SIGINT if a script has started it in
+        the background, and else stops in the middle of its work.
         """
         super().init_signal()
         signal.signal(signal.SIGINT, self._signal_stop)
 
 
 class TemplateFiles(TemplateStaticFileHandler):
-    """Serves the files of Voilà's templates, to anybody; whatever path is none of them is not found.
+    """Serves the files of Voilà's templates to anybody, and answers 404 for every other path.
 
-    Voilà's own fails at a path without its two slashes, without `static`, or with a NUL in it: a 500.
+    Voilà's own handler answers 500 for a path without two slashes, without `static`, or with a NUL.
     """
 
     @classmethod
@@ -135,9 +137,10 @@ class TemplateFiles(TemplateStaticFileHandler):
 
 
 def admit(visitor: JupyterHandler, notebook: nbformat.NotebookNode, cwd: str) -> None:
-    """Let a visitor see the page. Raises HTTPError for one that another site has sent without the token.
+    """Let a visitor see the page. Raises HTTPError for a request from another site without the token.
 
-    Who comes with the token in the address is sent on without it: an address bar can be read from the last row.
+    A visitor with the token in the address is redirected to the address without it, since an address bar on a
+    projector can be read by everybody.
     """
     if visitor.get_argument("token", ""):
         visitor.set_header("Refresh", f"0; url={PAGE}")
@@ -147,15 +150,15 @@ def admit(visitor: JupyterHandler, notebook: nbformat.NotebookNode, cwd: str) ->
 
 
 def without_formulas(page: dict[str, Any], **about: Any) -> dict[str, Any]:
-    """Return what the page's program is told, with a stub for what draws formulas: it comes from another host."""
+    """Return the page's settings with a stub instead of MathJax, which would come from another host."""
     return page | {"fullMathjaxUrl": "/voila/templates/room/static/no_formulas.js"}
 
 
 def configuration(port: int, folder: Path, browser: bool) -> Config:
-    """Return what Jupyter's server and Voilà are told: nothing else is read."""
+    """Return all settings of Jupyter's server and Voilà; they read no others."""
     c = Config()
     c.ServerApp.ip, c.ServerApp.port, c.ServerApp.port_retries = "127.0.0.1", port, 0
-    c.ServerApp.allow_remote_access = False  # looks at the Host header
+    c.ServerApp.allow_remote_access = False  # makes it check the Host header
     c.ServerApp.allow_unauthenticated_access = False
     c.ServerApp.allow_root = c.ServerApp.answer_yes = True
     c.ServerApp.open_browser, c.ServerApp.default_url = browser, PAGE
@@ -178,7 +181,7 @@ def main(port: str, folder: str, *browser: str) -> None:
     server = RoomServer(config=configuration(int(port), Path(folder), bool(browser)))
     server.initialize(argv=[], find_extensions=False)
     server.start()
-    # A visit that was broken off leaves threads behind that wait for its end, and the interpreter waits for them.
+    # An interrupted request leaves threads that wait for its end, and the interpreter would wait for them.
     os._exit(0)
 
 

@@ -1,13 +1,18 @@
-"""The room standing still: its verdict, the end of its log, and what was struck, as a picture."""
+"""The room as a picture that stands still: its verdict, the end of its log, and the strikes.
+
+`moving_picture` makes of a recording one picture that moves by itself, for pages that run no script, such as a
+repository's first page.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
 
-from labs.room.said import driver_in_words, in_words, report_in_words, strike_in_words
-from labs.room.words import NUMBERS, VERDICTS
+from labs.room.recording import states
+from labs.room.state import NUMBERS, VERDICTS, State, driver_in_words, in_words, report_in_words, strike_in_words
 from labs.schedules.svg import (
     BLUE,
     DARK_RED,
@@ -26,7 +31,7 @@ from labs.schedules.svg import (
 )
 
 WIDTH, LEFT, CELL, TALL, COLUMNS, LINES = 980, 16, 39, 34, 24, 2  # pixels; cells of the log and their lines
-STRIKES, LONGEST = 6, 130  # how many are told, and in how many characters
+STRIKES, LONGEST = 6, 130  # how many strikes are shown, and the characters of each
 COPY = "#FBE3B0"
 WORD_COLOURS = {"valid": "#00694C", "invalid": DARK_RED, "unknown": GREY}
 EDGES = {"plain": BLUE, "open": BLUE, "committed": GREEN, "aborted": RED}
@@ -34,17 +39,17 @@ FILLS = {"plain": "#E5F1F8", "open": "#FFFFFF", "committed": "#D5EFE6", "aborted
 
 
 def picture(state: dict[str, Any]) -> Drawing:
-    """Return the picture of a state, with the words that say the same."""
+    """Return the picture of a state, with a description in words."""
     return sheet(state, *drawn(state))
 
 
 def sheet(state: dict[str, Any], height: int, parts: Iterable[str]) -> Drawing:
-    """Return a picture of so many pixels' height that is made of the parts, with the words of a state."""
+    """Return a picture of `height` pixels made of `parts`, with the state's description in words."""
     return document(WIDTH, height, "The operations room", in_words(state), parts, size=14)
 
 
 def drawn(state: dict[str, Any]) -> tuple[int, list[str]]:
-    """Return how many pixels high the picture of a state is, and what is drawn on its sheet."""
+    """Return the height of a state's picture in pixels, and its parts as SVG."""
     log_height = LINES * (TALL + 16) + 40
     strikes = state["chronicle"][-STRIKES:]
     height = 190 + log_height + 22 * max(1, len(strikes)) + (26 if state["report"] else 0)
@@ -65,7 +70,7 @@ def _head(state: dict[str, Any]) -> Iterator[str]:
 
 
 def _log(log: dict[str, Any], top: int) -> Iterator[str]:
-    """Draw the last lines of the log by offset, with the epoch where one begins, and the last stable offset."""
+    """Draw the last lines of the log by offset, each epoch where it begins, and the last stable offset."""
     first = max(0, log["end"] // COLUMNS - LINES + 1)
 
     def place(offset: int) -> tuple[int, int]:
@@ -126,3 +131,39 @@ def _foot(state: dict[str, Any], strikes: list[dict[str, Any]], top: int) -> Ite
         yield text(
             LEFT, y + 4, f"final report: {report_in_words(state['report'])}", size=14, weight="bold", colour=colour
         )
+
+
+PICTURES, SECONDS, REST = 30, 24.0, 3.0  # the seconds are for all pictures, and the rest for the last one again
+
+
+def moving_picture(recording: dict[str, Any], pictures: int = PICTURES, seconds: float = SECONDS) -> Drawing:
+    """Return the recording as an SVG that shows so many pictures in turn, over and over.
+
+    With `prefers-reduced-motion` it shows only the last one. The description is that of the last one.
+    """
+    moments = list(_moments(recording, pictures))
+    stills = [drawn(state) for state in moments]
+    layers = ["\n".join([f'<g class="f f{n}">', *parts, "</g>"]) for n, (_, parts) in enumerate(stills)]
+    return sheet(moments[-1], max(height for height, _ in stills), [_style(len(stills), seconds), *layers])
+
+
+def _moments(recording: dict[str, Any], pictures: int) -> Iterator[State]:
+    """Yield the state at so many equally distant moments, the last of them at the end."""
+    times, known = zip(*states(recording), strict=True)
+    for n in range(1, pictures + 1):
+        moment = times[0] + (times[-1] - times[0]) * n / pictures
+        yield known[bisect_right(times, moment) - 1]
+
+
+def _style(pictures: int, seconds: float) -> str:
+    whole = seconds + REST
+    share, each = 100 * seconds / whole / pictures, seconds / pictures
+    rules = [f".f{n}{{animation-delay:{n * each:.2f}s}}" for n in range(pictures - 1)]
+    return (
+        f"<style>.f{{visibility:hidden;animation:f {whole:g}s step-end infinite}}{''.join(rules)}"
+        f".f{pictures - 1}{{animation:l {whole:g}s step-end infinite}}"
+        f"@keyframes f{{0%{{visibility:visible}}{share:.3f}%{{visibility:hidden}}}}"
+        f"@keyframes l{{0%{{visibility:hidden}}{share * (pictures - 1):.3f}%{{visibility:visible}}}}"
+        f"@media(prefers-reduced-motion:reduce){{.f{{animation:none}}.f{pictures - 1}{{animation:none;"
+        "visibility:visible}}</style>"
+    )

@@ -1,30 +1,136 @@
-"""A recording of the room: its state as it changed, to be played back by the same view.
+"""A recording of the room: its state as it changed, for the same view to play back; and a session saved as a folder.
 
-    recording.json: {"version": 1, "title", "stage", "seconds", "frames": [[time, {key: value}], ...]}
+    recording.json   {"version": 2, "title", "stage", "seconds", "frames": [[time, {key: value}], ...]}
+    schedule.json    the strikes, in their order: [{"time", "do", and the order's arguments}]
+    audit.json       the auditor's verdict, or null
+    room.html        a page that plays the recording; `python -m labs room --play FOLDER` writes it
 
-The first frame is the complete state; to see any moment, apply the frames up to it. Guarantee: bounded: what is more
-than FRAMES is thinned, the oldest and the newest alike, so that a long session has fewer frames a second.
+The first frame is the complete state; to get the state at a moment, apply the frames up to it. Guarantee: a recording
+has at most FRAMES frames. In a longer session pairs of frames are merged, old and new alike, so that it has fewer
+frames a second.
+
+`load_recording` checks the types of all parts. It accepts any numbers and texts: a recording of the right types can be
+drawn, in the browser and as a picture, even if it makes no sense.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labs.room.shape import NUMBER, TEXT, WHOLE, fits, trouble
-from labs.room.state import KEYS, State, empty_state
+from labs.evidence.auditor.audit import Audit
+from labs.room.state import BATCHES, BROKERS, DRIVERS, ENTRIES, EVIDENCE, KEYS, VERDICTS, State, empty_state
 
-VERSION = 1
+LARGEST = 2**53  # beyond it, not every whole number can be represented in JavaScript
+WHOLE, NUMBER, TEXT, FLAG = int, float, str, bool
+
+
+class OrNone:
+    """A value, or null."""
+
+    def __init__(self, shape: Any):
+        self.shape = shape
+
+
+ANY_WHOLE = OrNone(WHOLE)
+COUNTS = dict.fromkeys(("expected", "delivered", "lost", "duplicated", "conflicting", "torn"), WHOLE)
+ENTRY = {
+    "offset": WHOLE,
+    "kind": {"row", "commit", "abort", "other"},
+    "state": set(ENTRIES) - {"commit", "abort"},
+    "producer": ANY_WHOLE,
+    "epoch": ANY_WHOLE,
+    "batch": ANY_WHOLE,
+    "window": OrNone(TEXT),
+    "ip": OrNone(TEXT),
+    "count": ANY_WHOLE,
+    "copy": FLAG,
+}
+# A shape is a type, a set of the possible texts, a dictionary of key -> shape, or a list of one shape.
+SHAPES: dict[str, Any] = {
+    "time": NUMBER,
+    "stage": {"name": TEXT, "names": [TEXT], "act": WHOLE},
+    "traffic": {"on": FLAG, "rate": NUMBER, "sent": WHOLE, "per_second": NUMBER},
+    "counted": {"records": WHOLE, "per_second": NUMBER, "behind": WHOLE},
+    "batches": [{"number": WHOLE, "state": set(BATCHES), "driver": ANY_WHOLE, "runs": WHOLE}],
+    "drivers": [{"number": WHOLE, "state": set(DRIVERS), "batch": ANY_WHOLE, "epoch": ANY_WHOLE}],
+    "spare": FLAG,
+    "brokers": [{"number": WHOLE, "state": set(BROKERS)}],
+    "executors": {"wanted": WHOLE, "running": WHOLE},
+    "network": {"cut": FLAG, "hold": {"", "waiting", "held"}, "held_epoch": ANY_WHOLE},
+    "log": {"end": WHOLE, "stable": WHOLE, "entries": [ENTRY]},
+    "marker": OrNone({"batch": WHOLE, "epoch": ANY_WHOLE}),
+    "readers": {"committed": WHOLE, "uncommitted": WHOLE},
+    "verdict": {**COUNTS, "word": set(VERDICTS), "awaited": WHOLE, "why": TEXT},
+    "evidence": [{"kind": set(EVIDENCE), "words": TEXT, "entries": [ENTRY]}],
+    "waiting": TEXT,
+    "chronicle": [{"number": WHOLE, "time": NUMBER, "strike": TEXT, "words": TEXT, "consequence": TEXT}],
+    "possible": [TEXT],
+    "message": TEXT,
+    "report": OrNone({**COUNTS, "verdict": set(VERDICTS), "summary": TEXT}),
+}
+
+
+def trouble(changes: dict[str, Any]) -> str:
+    """Return what is wrong with a part of a state, in a few words, or "" if it fits."""
+    for key, value in changes.items():
+        if key not in SHAPES:
+            return f"the unknown key {key!r:.60}"
+        for fault in _faults(key, value, SHAPES[key]):
+            return fault
+    return ""
+
+
+def _faults(name: str, value: Any, shape: Any) -> Iterator[str]:
+    if isinstance(shape, OrNone):
+        if value is not None:
+            yield from _faults(name, value, shape.shape)
+    elif isinstance(shape, dict):
+        if not isinstance(value, dict):
+            yield f"{name} is {value!r:.60}, and not an object"
+            return
+        for key in sorted(shape.keys() - value.keys()):
+            yield f"{name} lacks {key!r}"
+        for key in shape:
+            yield from _faults(f"{name}.{key}", value.get(key), shape[key])
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            yield f"{name} is {value!r:.60}, and not a list"
+            return
+        for n, each in enumerate(value):
+            yield from _faults(f"{name}[{n}]", each, shape[0])
+    elif not fits(value, shape):
+        wanted = f"one of {', '.join(map(repr, sorted(shape)))}" if isinstance(shape, set) else NAMES[shape]
+        yield f"{name} is {value!r:.60}, and should be {wanted}"
+
+
+NAMES = {WHOLE: "a whole number", NUMBER: "a number", TEXT: "a text", FLAG: "true or false"}
+
+
+def fits(value: Any, shape: Any) -> bool:
+    """Tell whether a value, no list or dictionary, is of a type, or one of a set of texts."""
+    if isinstance(shape, set):
+        return isinstance(value, str) and value in shape
+    if shape in (NUMBER, WHOLE):  # NaN and the infinities compare false
+        return type(value) in (shape, WHOLE) and abs(value) <= LARGEST
+    if shape is TEXT:  # half a surrogate pair cannot be sent to a browser
+        return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+    return type(value) is shape
+
+
+VERSION = 2
 FRAMES = 2_000
 GAP = 0.2  # seconds between two frames at first
 FILE = "recording.json"
 HEAD: dict[str, Any] = {"version": WHOLE, "title": TEXT, "stage": TEXT, "seconds": NUMBER, "frames": list}
 
-# When, and the changes as compressed JSON: as Python's objects they would be 20 times as large.
+# The time, and the changes as compressed JSON: as Python objects they would be 20 times as large.
 Frame = tuple[float, bytes]
 
 
@@ -32,8 +138,12 @@ class RecordingError(ValueError):
     """The folder holds no recording that can be played back."""
 
 
+class FolderError(ValueError):
+    """A session cannot be saved in this folder."""
+
+
 class Recorder:
-    """Keeps the changes that it is told, as frames at least `gap` seconds apart."""
+    """Keeps the changes of a state as frames at least `gap` seconds apart, and at most `most` of them."""
 
     def __init__(self, first: State, most: int = FRAMES, gap: float = GAP):
         self._frames: list[Frame] = [(float(first["time"]), _packed(first))]
@@ -41,7 +151,7 @@ class Recorder:
         self._last = float(first["time"])
 
     def record(self, changed: State) -> None:
-        """Take note of what has changed; `time` is when."""
+        """Add a change; its `time` is the moment."""
         with self._lock:
             time = self._last = float(changed.get("time", self._last))
             if len(self._frames) > 1 and time - self._frames[-2][0] < self._gap:
@@ -53,7 +163,7 @@ class Recorder:
                 self._thin()
 
     def recording(self, title: str) -> dict[str, Any]:
-        """Return what recording.json is to hold."""
+        """Return the content of recording.json."""
         with self._lock:
             frames = [(time, _unpacked(frame)) for time, frame in self._frames]
             seconds = round(self._last - self._frames[0][0], 1)
@@ -66,7 +176,7 @@ class Recorder:
         }
 
     def _thin(self) -> None:
-        """Make one frame of two, and be content with fewer from now on."""
+        """Merge frames in pairs, and keep half as many a second from now on."""
         first, *others = self._frames
         pairs = [others[at : at + 2] for at in range(0, len(others), 2)]
         self._frames = [first, *((pair[-1][0], _merged([frame for _, frame in pair])) for pair in pairs)]
@@ -106,27 +216,27 @@ def load_recording(folder: str | Path) -> dict[str, Any]:
         recording = json.loads(file.read_text("utf-8"))
     except OSError as error:
         raise RecordingError(
-            f"{file} cannot be read: {error.strerror}; expected what the room's `save` wrote"
+            f"{file} cannot be read: {error.strerror}; expected a folder that the room's `save` wrote"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"{file} is no JSON: {error}") from None
+        raise RecordingError(f"{file} is not JSON: {error}") from None
     if fault := _fault(recording):
-        raise RecordingError(f"{file} is no recording of the room: {fault}")
+        raise RecordingError(f"{file} is not a recording of the room: {fault}")
     return recording
 
 
 def _fault(recording: Any) -> str:
     if not isinstance(recording, dict):
-        return "it is no object"
+        return "it is not an object"
     for name, kind in HEAD.items():
         if not fits(recording.get(name), kind):
             return f"{name} is {recording.get(name)!r:.40}"
     if recording["version"] != VERSION:
-        return f"its version is {recording['version']}, and this lab plays version {VERSION}"
+        return f"its version is {recording['version']}, and this lab plays version {VERSION}: record it anew"
     last = float("-inf")
     for number, frame in enumerate(recording["frames"]):
         if not (isinstance(frame, list) and len(frame) == 2 and fits(frame[0], NUMBER)):
-            return f"frame {number} is no [time, changes]"
+            return f"frame {number} is not [time, changes]"
         if not isinstance(frame[1], dict) or frame[0] < last:
             return f"frame {number} is out of order, or holds no changes"
         if fault := trouble(frame[1]):
@@ -134,3 +244,35 @@ def _fault(recording: Any) -> str:
         last = frame[0]
     missing = set(KEYS) - (recording["frames"][0][1].keys() if recording["frames"] else set())
     return f"its first frame lacks {sorted(missing)[0]!r}" if missing else ""
+
+
+def save(name: str, recording: dict[str, Any], strikes: list[dict[str, Any]], audit: Audit | None) -> Path:
+    """Write the folder, and return it: see the top of this module. Raises FolderError, OSError."""
+    path = _folder(name)
+    judged = audit.as_dict() if audit is not None else None
+    write_recording(recording, path)
+    (path / "schedule.json").write_text(json.dumps(strikes, indent=1) + "\n")
+    (path / "audit.json").write_text(json.dumps(judged, indent=1) + "\n")
+    return path
+
+
+def _folder(name: str) -> Path:
+    """Return a folder that is to be written, as an absolute path.
+
+    Raises FolderError if it is not empty, or cannot be made or written to.
+    """
+    try:
+        path = Path(name).expanduser().absolute()
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise FolderError(f"save: {path} is not an empty folder; choose another one")
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except FolderError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name; the home of an unknown user
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        raise FolderError(
+            f"save: the folder {name!r:.200} cannot be made ({why.lower()}); name a new folder where you may write"
+        ) from None
+    return path

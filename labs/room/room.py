@@ -1,4 +1,4 @@
-"""The operations room: the real pipeline, running, which one can see into and strike by hand.
+"""The operations room: the real pipeline while it runs, to look into and to strike by hand.
 
     with Room() as room:
         room.do("start-traffic")
@@ -6,10 +6,10 @@
         room.do("kill-driver")
         assert room.finish().valid
 
-There is no widget in it: a view subscribes to what changes. Guarantee: orders are carried out one after another, an
-impossible one leaves a line in the state's `message`; after `close` no process, port, thread or file of the room is
-left, and `close` comes by itself at the end of this process. Where it stops: after a SIGKILL of this process the
-leashes of its children take a second or two.
+The room has no widget: a view subscribes to its changes. Guarantee: orders are carried out one after another, and an
+impossible one leaves a line in the state's `message`. After `close` no process, port, thread or file of the room is
+left; at the end of this process `close` is called. Limitations: after a SIGKILL of this process its children end
+within a second or two.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import queue
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -27,28 +28,25 @@ from pathlib import Path
 from typing import Any
 
 from labs.evidence.auditor.audit import Audit
-from labs.room.ending import Ending
-from labs.room.orders import Orders
-from labs.room.possible import NotDone, rate_against, stage_against, why_not
-from labs.room.recording import Recorder
-from labs.room.saving import save
-from labs.room.session import Session
-from labs.room.state import State, changes, copied, empty_state
+from labs.room.orders import Orders, possible, rate_against, stage_against, why_not
+from labs.room.recording import FolderError, Recorder, save
+from labs.room.session import Ending, NotDone, Session
+from labs.room.state import State, changes, copied
 from labs.runs.staircase import EXACTLY_ONCE
 
 LOOK = 0.1  # seconds between two looks
-ONLY_TIME = 1.0  # seconds after which a change of the time alone is told
+ONLY_TIME = 1.0  # seconds after which subscribers are told even if only the time has changed
 MOST_NODES, MOST_EXECUTORS = 5, 4
 
 Subscriber = Callable[[State], object]
 
 
 class RoomError(RuntimeError):
-    """The room cannot be opened like that, or was asked for what it has not got."""
+    """The room cannot be opened with these options, or cannot carry out an order."""
 
 
 class Room:
-    """Opens a room: `nodes` brokers, a driver of `stage` with so many `executors`, traffic of `rate` that waits.
+    """Opens a room with `nodes` brokers and a driver of `stage` with `executors`; the traffic does not flow yet.
 
     With `spare` a hot spare is kept. Raises RoomError, BrokerError, OSError.
     """
@@ -72,10 +70,10 @@ class Room:
         self._session = Session(stage, nodes, executors, rate, spare, seed)
         try:
             atexit.register(self.close)
-            self._state: State = {**empty_state(stage), **self._session.look()}
+            self._state = self._seen()
             self._recorder = Recorder(self._state)
             self._subscribers.append(self._recorder.record)
-            self._hands = Orders(self._session, self._lock)
+            self._hands = Orders(self._session, self._lock, self._say, lambda: not self._orders.empty())
             threads = {"room-looks": self._look, "room-orders": self._carry_out}
             self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in threads.items()]
             for thread in self._threads:
@@ -86,11 +84,11 @@ class Room:
 
     @property
     def state(self) -> State:
-        """The state as it was at the last look: see `labs.room.state`."""
+        """The state at the last look: see `labs.room.state`."""
         return copied(self._state)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Tell `subscriber` what changes, at most ten times a second, in the room's thread; return what ends that."""
+        """Call `subscriber` with changes, in the room's thread, at most ten times a second; return `unsubscribe`."""
         self._subscribers.append(subscriber)
 
         def unsubscribe() -> None:
@@ -100,7 +98,7 @@ class Room:
         return unsubscribe
 
     def do(self, order: str, **arguments: Any) -> Future[str]:
-        """Give an order. Its result is the line that says why it was not carried out, or nothing."""
+        """Give an order. The future's result is a line that says why it was not carried out, or ""."""
         done: Future[str] = Future()
         if self._closing.is_set():
             done.set_result("the room is closed")
@@ -109,7 +107,7 @@ class Room:
         return done
 
     def wait(self, condition: Callable[[State], object], timeout: float = 60) -> State:
-        """Wait until the state meets the condition, and return it. Raises TimeoutError with what the state was."""
+        """Wait until the state meets the condition, and return it. Raises TimeoutError, with the last state."""
         deadline = time.monotonic() + timeout
         with self._looked:
             while not condition(self._state):
@@ -121,7 +119,7 @@ class Room:
             return self.state
 
     def finish(self) -> Audit:
-        """Stop the traffic, let all be decided, and return the auditor's word. Raises RoomError."""
+        """Stop the traffic, wait until every result is decided, and return the audit. Raises RoomError."""
         said = self.do("finish").result()
         if said or self.audit is None:
             raise RoomError(said or "finish: nothing was judged")
@@ -134,7 +132,7 @@ class Room:
         return Path(name).expanduser()
 
     def close(self) -> None:
-        """End everything, and leave nothing. Twice is once."""
+        """End everything, and leave nothing behind. Idempotent."""
         atexit.unregister(self.close)
         self._closing.set()
         self._orders.put(None)
@@ -158,10 +156,10 @@ class Room:
         while not self._closing.wait(LOOK):
             try:
                 with self._lock:
-                    new = {**self._session.look(), "message": self._line()}
-            except Exception as error:  # the room must not go blind; whatever it is, it shall be seen
-                self._message = f"the room could not look: {type(error).__name__}: {error}"
-                new = {**self._state, "message": self._message}
+                    new = self._seen()
+            except Exception as error:  # whatever failed, the room goes on looking, and shows the error until it can
+                failed = f"the room cannot read its own state: {type(error).__name__}: {error}"
+                new = {**self._state, "message": failed}
             changed = changes(self._state, new)
             with self._looked:
                 self._looks += 1
@@ -173,13 +171,16 @@ class Room:
             for subscriber in list(self._subscribers):
                 self._tell(subscriber, changed)
 
+    def _seen(self) -> State:
+        return {**self._session.look(), "possible": possible(self._session), "message": self._line()}
+
     def _tell(self, subscriber: Subscriber, changed: State) -> None:
-        """Tell one; who raises is told no more, and takes nobody along."""
+        """Tell one subscriber. If it raises, it is removed, and the others are still told."""
         try:
             subscriber(changed)
         except Exception as error:
             self._subscribers.remove(subscriber)
-            self._message = f"a view was given up: {type(error).__name__}: {error}"
+            self._message = f"a view was removed, since it failed: {type(error).__name__}: {error}"
 
     def _line(self) -> str:
         return self._message or self._session.equipment.trouble or self._session.drivers.stuck or self._session.trouble
@@ -187,23 +188,27 @@ class Room:
     def _carry_out(self) -> None:
         while (asked := self._orders.get()) is not None:
             order, arguments, done = asked
+            if self._message:
+                self._message = ""
+                self._wait_for_look()  # so that a view shows the same message again, after it was dismissed
             try:
-                self._message = self._done(order, arguments)
+                said = self._done(order, arguments)
             except Exception as error:
-                self._message = f"{order} failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                said = f"{order} failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            self._message = said or self._message
             self._wait_for_look()
-            done.set_result(self._message)
+            done.set_result(said)
         self._refuse_the_rest()
 
     def _refuse_the_rest(self) -> None:
-        """Answer the orders that nobody carries out any more, since somebody may wait for them."""
+        """Answer the orders that are left in the queue, since callers may wait for them."""
         with contextlib.suppress(queue.Empty):
             while True:
                 if rest := self._orders.get_nowait():
                     rest[2].set_result("the room is closed")
 
     def _wait_for_look(self) -> None:
-        """Wait until the state shows what was done."""
+        """Wait until the state shows the effect of an order."""
         with self._looked:
             looks = self._looks
             self._looked.wait_for(lambda: self._looks >= looks + 2 or self._closing.is_set(), 5.0)
@@ -216,11 +221,14 @@ class Room:
             if order == "finish":
                 self.audit = Ending(self._session, self._lock, self._closing, self._say).judge()
             elif order == "save":
-                title = f"The operations room: {self._state['stage']['name']}"
-                save(arguments["folder"], self._recorder.recording(title), self._session, self.audit)
+                recording = self._recorder.recording(f"The operations room: {self._state['stage']['name']}")
+                audit = self.audit if self._session.over else None
+                folder = save(arguments["folder"], recording, self._session.chronicle.as_schedule(), audit)
+                named = shlex.quote(str(folder))
+                self._say(f"the recording is saved in {folder}; to play it: python -m labs room --play {named}")
             else:
                 self._hands.carry_out(order, arguments)
-        except NotDone as error:
+        except (NotDone, FolderError) as error:
             return str(error)
         return ""
 
@@ -237,7 +245,7 @@ def _check(stage: str, nodes: int, executors: int, rate: float) -> None:
     if named := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
         against = (
             f"KAFKA_BOOTSTRAP_SERVERS names a Kafka that the lab did not start ({named}), and the room strikes only "
-            "what it started; unset the variable"
+            "its own Kafka; unset the variable"
         )
     if against:
         raise RoomError(f"the room cannot be opened: {against}")

@@ -1,165 +1,166 @@
-"""The auditor's numbers while the history is still being made, brought up to date by what is new alone.
+"""The auditor's verdict while the pipeline still runs: `labs.evidence.auditor` judges again what has changed.
 
-Guarantee: when all windows are closed they are those of `labs.evidence.auditor`: it counts the same things from the
-whole history. Where it stops: it judges what the log shows. Whether the source holds what was sent, and whether a
-second reader sees the same, only the auditor asks.
+A result is due when a record of it is readable, or when a batch in the checkpoint's commit log has closed its window.
+Until then it is awaited, so that a result that is merely late is not called lost.
 
-A result is awaited until its window is closed by a batch that the checkpoint has noted. Only then is it lost if it is
-nowhere, so that nothing is called lost that is merely late.
+Guarantee: when all windows are closed, the numbers are those that the auditor finds in the whole history. Cost: `audit`
+runs on the windows in which something is new, since it judges each result by itself; batches go across windows, and
+are judged together when rows are new. Limitations: it judges what the log shows. Whether the source holds what was
+sent, and whether a second reader sees the same, is judged at the end of the session only.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
+from labs.evidence.auditor.audit import audit
+from labs.evidence.auditor.batches import Batches
+from labs.evidence.auditor.expected import Expected
+from labs.evidence.auditor.observed import Key, Result
+from labs.evidence.auditor.verdict import Anomaly, AnomalyTally, Fate
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import WINDOW_MS, window_start
-from labs.room.sink_log import Row
+from labs.room.sink_log import Row, clock
 from labs.room.state import NO_VERDICT
 
-Key = tuple[int, str]  # (window start in epoch milliseconds, IP)
-Attempt = tuple[int | None, str | None]  # (batch, name)
-KEPT = 100  # attempts
-
-
-@dataclass(slots=True)
-class Rows:
-    """The rows of an attempt that were seen, and how many it says that it wrote."""
-
-    seen: int = 0
-    written: int | None = None
+DUE = "due"
+PIECES = 5  # of evidence, of each kind
+WITHOUT_RECORD = {"lost": "in no batch", "awaited": "sent, and not readable yet"}
 
 
 class RunningVerdict:
-    """Counts what is expected while it is sent (`watch`), and what is delivered while it becomes readable (`add`)."""
+    """Counts what is expected while it is sent (`watch`), and judges results as they become readable (`add`)."""
 
     def __init__(self) -> None:
-        self.expected: Counter[Key] = Counter()
-        self.duplicated = 0
-        self._new: deque[Key] = deque()  # expected, and not yet in `_awaited`: another thread sends
-        self._awaited: dict[int, set[str]] = {}  # window start -> IPs
-        self._counts: dict[Key, int] = {}  # of the first record of each result
-        self._delivered = 0
-        self._wrong: set[Key] = set()
-        self._phantoms: set[Key] = set()
-        self._conflicting: set[Key] = set()
-        self._lost: set[Key] = set()
-        self._attempts: dict[Attempt, Rows] = {}  # the last ones: the rows of an attempt come close together
-        self._have_totals = False
-        self._torn: set[Attempt] = set()
-        self._last_batch = -1
-        self._out_of_order: set[int] = set()
+        self._sent = Expected()
+        self._ips: defaultdict[int, set[str]] = defaultdict(set)  # window start -> IPs; the sending thread adds them
+        self._first: dict[Key, Row] = {}  # the first readable record of each result
+        self._again: list[tuple[Row, Row]] = []  # the first copies, each with its original
+        self._results: defaultdict[int, list[Result]] = defaultdict(list)  # window start -> results, without headers
+        self._batches, self._across = Batches(), AnomalyTally()
+        self._closed_ms, self._undecided = 0, frozenset[Key]()
+        self._changed: set[int] = set()  # windows with new rows
+        self._found: defaultdict[int, Counter] = defaultdict(Counter)  # window start -> what its audit found
+        self._missing: dict[int, dict[str, list[Key]]] = {}  # window start -> its lost and its awaited results
+        self._total: Counter = Counter()  # of all windows
+
+    @property
+    def expected(self) -> Mapping[Key, int]:
+        """The requests that were sent per (window start in epoch milliseconds, IP)."""
+        return self._sent.counts
 
     def watch(self, accesses: Iterable[Access]) -> Iterator[Access]:
         """Yield the accesses unchanged and count each as expected."""
-        for access in accesses:
-            key = window_start(access[0]), access[1]
-            self.expected[key] += 1
-            if self.expected[key] == 1:
-                self._new.append(key)
+        for access in self._sent.watch(accesses):
+            self._ips[window_start(access[0])].add(access[1])
             yield access
 
     def has(self, row: Row) -> bool:
         """Tell whether a record of this result is readable already."""
-        return (row.window, row.ip) in self._counts
+        return (row.window, row.ip) in self._first
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Count rows that have become readable, in the order of the log; a transaction's rows come together."""
-        touched = set()
+        """Take rows that have become readable, in the order of the log."""
         for row in rows:
-            if row.window is not None and row.ip is not None and row.count is not None:
-                self._add_result((row.window, row.ip), row.count)
-            touched.add(self._add_to_attempt(row))
-        for attempt in touched if self._have_totals else ():
-            rows_of = self._attempts[attempt]
-            torn = rows_of.written is None or rows_of.seen < rows_of.written
-            (self._torn.add if torn else self._torn.discard)(attempt)
-        while len(self._attempts) > KEPT:
-            del self._attempts[next(iter(self._attempts))]
+            evidence = row.batch, row.attempt, row.rows, 0, row.offset
+            result = Result(row.window, row.ip, row.count, *evidence)  # type: ignore[arg-type]  # Result refuses None
+            window, ip = result.window_start, result.ip
+            self._note(row, (window, ip))
+            self._results[window].append(Result(window, ip, result.count))
+            self._changed.add(window)
+            list(self._batches.collect([result]))
+
+    def _note(self, row: Row, key: Key) -> None:
+        """Keep the first record of a result, and the first copies of others."""
+        first = self._first.setdefault(key, row)
+        alike = [each for each in self._again if (each[0].count == each[1].count) == (first.count == row.count)]
+        if first is not row and len(alike) < PIECES:
+            self._again.append((first, row))
+
+    def evidence(self) -> list[dict[str, Any]]:
+        """Return `evidence` of the room's state, as of the last `numbers`: the first pieces of each kind."""
+        found = [_of_a_copy(first, row) for first, row in self._again]
+        for kind, words in WITHOUT_RECORD.items():
+            keys = (key for window in sorted(self._missing) for key in self._missing[window][kind])
+            for window, ip in islice(keys, PIECES):
+                found.append({"kind": kind, "words": f"{ip}, {clock(window)}: {words}", "entries": []})
+        torn = self._across.examples.get(Anomaly.TORN_BATCH, [])
+        return found + [{"kind": "torn", "words": words, "entries": []} for words in torn]
 
     def close(self, watermark_ms: int, undecided: Collection[Key] = ()) -> None:
-        """Call lost what is nowhere, and whose window ends at the watermark or before. `undecided` may still come."""
-        self._take_new()
-        for window in [each for each in self._awaited if each + WINDOW_MS <= watermark_ms]:
-            left = {ip for ip in self._awaited[window] if (window, ip) in undecided}
-            self._lost |= {(window, ip) for ip in self._awaited[window] - left}
-            if left:
-                self._awaited[window] = left
-            else:
-                del self._awaited[window]
+        """Close the windows that end at the watermark or before. Results that are `undecided` may still come."""
+        self._closed_ms, self._undecided = max(self._closed_ms, watermark_ms), frozenset(undecided)
 
     @property
     def awaited(self) -> int:
-        self._take_new()
-        return sum(map(len, self._awaited.values()))
+        """The number of results that are expected, and were not due when `numbers` was last called."""
+        return len(self.expected) - self._total[DUE]
 
     def numbers(self) -> dict[str, Any]:
         """Return the verdict of the room's state."""
-        awaited = self.awaited
+        self._judge()
+        awaited, total = self.awaited, self._total
         numbers = {
-            "expected": self._delivered + len(self._wrong - self._phantoms) + len(self._lost) + awaited,
-            "delivered": self._delivered,
+            "expected": total[DUE] + awaited,
+            "delivered": total[Fate.DELIVERED],
             "awaited": awaited,
-            "lost": len(self._lost),
-            "duplicated": self.duplicated,
-            "conflicting": len(self._conflicting),
-            "torn": len(self._torn),
+            "lost": total[Anomaly.LOST],
+            "duplicated": total[Fate.DUPLICATED],
+            "conflicting": total[Anomaly.CONFLICT],
+            "torn": self._across.counts[Anomaly.TORN_BATCH],
         }
         return {**NO_VERDICT, **numbers, **self._judged(numbers)}
 
     def _judged(self, numbers: dict[str, int]) -> dict[str, str]:
         errors = {name: numbers[name] for name in ("lost", "duplicated", "conflicting", "torn")}
-        errors |= {"with a wrong count": len(self._wrong - self._phantoms - self._conflicting)}
-        errors |= {"nobody asked for": len(self._phantoms), "out of order": len(self._out_of_order)}
+        errors["with a wrong count"] = self._total[Anomaly.OVERCOUNT] + self._total[Anomaly.UNDERCOUNT]
+        errors["without any request"] = self._total[Anomaly.PHANTOM]
+        errors["out of order"] = self._across.counts[Anomaly.NONMONOTONIC]
         why = ", ".join(f"{number:,} {name}" for name, number in errors.items() if number)
         if why:
             return {"word": "invalid", "why": why}
-        if self._delivered:
+        if numbers["delivered"]:
             return {"word": "valid", "why": "everything that was due is there once"}
         return {}
 
-    def _take_new(self) -> None:
-        while self._new:
-            window, ip = key = self._new.popleft()
-            if key not in self._counts:
-                self._awaited.setdefault(window, set()).add(ip)
+    def _judge(self) -> None:
+        """Audit the windows with new rows and those that still await a result, and the batches if rows are new."""
+        if self._changed:
+            self._across = AnomalyTally()
+            self._batches.judge_order(self._across)
+            if self._batches.have_totals:
+                self._batches.judge_whole(self._across)
+        awaited = [window for window, ips in list(self._ips.items()) if self._found[window][DUE] < len(ips)]
+        for window in self._changed.union(awaited):
+            self._judge_window(window)
+        self._changed.clear()
 
-    def _add_result(self, key: Key, count: int) -> None:
-        self._take_new()
-        first = self._counts.setdefault(key, count)
-        window, ip = key
-        if ip in self._awaited.get(window, ()) or key in self._lost:
-            self._lost.discard(key)
-            self._awaited.get(window, set()).discard(ip)
-            self._file(key, count)
-        elif key not in self.expected and key not in self._phantoms:
-            self._phantoms.add(key)
-            self._wrong.add(key)
-        else:
-            self.duplicated += 1
-            if count != first and key not in self._conflicting:
-                self._conflicting.add(key)
-                self._delivered -= key not in self._wrong
-                self._wrong.add(key)
+    def _judge_window(self, window: int) -> None:
+        closed = window + WINDOW_MS <= self._closed_ms
+        keys = [(window, ip) for ip in tuple(self._ips[window])]
+        missing = [key for key in keys if key not in self._first]
+        lost = [key for key in missing if closed and key not in self._undecided]
+        self._missing[window] = {"lost": lost, "awaited": [key for key in missing if key not in lost]}
+        if not missing:
+            del self._missing[window]
+        due = set(keys).difference(missing).union(lost)
+        judged = audit({key: self.expected[key] for key in due}, self._results[window])
+        found = judged.counts + Counter(
+            {DUE: len(due), Fate.DELIVERED: judged.delivered, Fate.DUPLICATED: judged.duplicated}
+        )
+        self._total.subtract(self._found[window])
+        self._total.update(found)
+        self._found[window] = found
 
-    def _file(self, key: Key, count: int) -> None:
-        if count == self.expected[key]:
-            self._delivered += 1
-        else:
-            self._wrong.add(key)
 
-    def _add_to_attempt(self, row: Row) -> Attempt:
-        attempt = row.batch, row.attempt
-        rows = self._attempts.setdefault(attempt, Rows())
-        rows.seen += 1
-        if row.rows is not None:
-            self._have_totals = True
-            rows.written = max(rows.written or 0, row.rows)
-        if row.batch is not None:
-            if row.batch < self._last_batch:
-                self._out_of_order.add(row.batch)
-            self._last_batch = max(self._last_batch, row.batch)
-        return attempt
+def _of_a_copy(first: Row, again: Row) -> dict[str, Any]:
+    """Return the evidence that a result is there twice: 192.0.2.3, 00:00:15: batch 3 and batch 3."""
+    where = [f"batch {row.batch}" if row.batch is not None else f"offset {row.offset}" for row in (first, again)]
+    kind, words = "duplicated", f"{where[0]} and {where[1]}"
+    if first.count != again.count:
+        kind, words = "conflicting", f"{first.count} in {where[0]}, {again.count} in {where[1]}"
+    window = clock(again.window) if again.window is not None else ""
+    return {"kind": kind, "words": f"{again.ip}, {window}: {words}", "entries": [first.shown(), again.shown()]}

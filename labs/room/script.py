@@ -1,14 +1,20 @@
-"""A script for the room: orders and conditions to wait for, as data, so that a session can be played without hands.
+"""A script for the room: orders, and conditions to wait for, as data, so that a program can play a session.
 
     audit = play(room, SHORT)
 
-A step is an order with its arguments, or a condition by name with a number. Guarantee: what a script asserts by its
-conditions is the same each time; when each happens is not.
+A step is an order with its arguments, or the name of a condition with a number. Guarantee: the conditions of a script
+are met in the same order each time. Limitations: at which second each is met, differs.
+
+    python -m labs.room.script --seeds 10
+
+plays seeded sessions, and compares the running verdict with the final audit: the numbers must be equal.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -16,7 +22,7 @@ from typing import Any
 
 from labs.evidence.auditor.audit import Audit
 from labs.room.room import Room, RoomError
-from labs.room.state import State
+from labs.room.state import STAGE_NAMES, State
 from labs.runs.staircase import CHECKPOINT, EXACTLY_ONCE, TRANSACTIONS
 
 WITH_COMMITS = (TRANSACTIONS.name, EXACTLY_ONCE.name)
@@ -32,7 +38,7 @@ class Do:
 
 @dataclass(frozen=True)
 class Until:
-    """Wait until the condition is met; `more`, by so much more than there was when the step began."""
+    """Wait until the condition's value is at least `number`; with `more`, at least `number` above the present value."""
 
     condition: str
     number: float = 1
@@ -58,7 +64,7 @@ CONDITIONS: dict[str, Callable[[State], float]] = {
     "refused": lambda state: sum(each["state"] == "refused" for each in state["drivers"]),
 }
 
-# A kill and a late commit do no harm with the marker.
+# With the marker, a kill and a late commit do no harm.
 SHORT: Script = (
     Do("start-traffic"),
     Until("delivered", 6),
@@ -71,7 +77,7 @@ SHORT: Script = (
     Until("delivered", 1, more=True),
     Do("finish"),
 )
-# The same kill does harm where there is only a checkpoint.
+# With a checkpoint only, the same kill duplicates results.
 WITHOUT_MARKER: Script = (
     Do("choose-stage", {"stage": CHECKPOINT.name}),
     Do("start-traffic"),
@@ -84,7 +90,7 @@ TWO_STAGES: Script = (Do("choose-stage", {"stage": EXACTLY_ONCE.name}), *SHORT, 
 
 
 def play(room: Room, script: Iterable[Step]) -> Audit | None:
-    """Carry out a script; return the auditor's last word, if it asked for one. Raises RoomError, TimeoutError."""
+    """Carry out a script; return the audit if the script has a `finish`. Raises RoomError, TimeoutError."""
     for step in script:
         if isinstance(step, Until):
             _wait(room, step)
@@ -103,7 +109,7 @@ def _wait(room: Room, step: Until) -> None:
 
 
 def random_script(seed: int, strikes: int = 5, stage: str = EXACTLY_ONCE.name) -> Script:
-    """Return an act of so many strikes, each of them mended, drawn from a seed; it ends in the auditor's word."""
+    """Return an act with `strikes` seeded strikes, each followed by its repair; it ends with `finish`."""
     random = Random(f"{seed} {stage}")
     commits = stage in WITH_COMMITS
     script: list[Step] = [Do("choose-stage", {"stage": stage}), Do("start-traffic"), Until("delivered", 1)]
@@ -143,7 +149,7 @@ def _second_driver(random: Random, commits: bool) -> list[Step]:
     return [Do("start-driver"), Until("told")]
 
 
-# What is drawn from; the first needs commits.
+# The kinds of strikes; the first needs a stage with transactions.
 KINDS: tuple[Callable[[Random, bool], list[Step]], ...] = (
     _late_commit,
     _kill,
@@ -155,5 +161,59 @@ KINDS: tuple[Callable[[Random, bool], list[Step]], ...] = (
 
 
 def as_json(script: Iterable[Step]) -> str:
-    """Write a script as JSON."""
+    """Return a script as JSON."""
     return json.dumps([{type(step).__name__.lower(): vars(step)} for step in script])
+
+
+NUMBERS = ("expected", "delivered", "lost", "duplicated", "conflicting", "torn")
+
+
+def differences(state: State) -> list[str]:
+    """Return the differences between the running verdict and the auditor's report, one line each."""
+    shown, judged = state["verdict"], state["report"]
+    found = [f"{name}: shown {shown[name]}, judged {judged[name]}" for name in NUMBERS if shown[name] != judged[name]]
+    if shown["word"] != judged["verdict"]:
+        found.append(f"word: shown {shown['word']}, judged {judged['verdict']}")
+    return found
+
+
+def stage_of(seed: int) -> str:
+    """Return the stage of a seeded session: the last of the staircase for odd seeds, else one of the others."""
+    return EXACTLY_ONCE.name if seed % 2 else STAGE_NAMES[seed // 2 % 4]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--strikes", type=int, default=5)
+    asked = parser.parse_args(arguments)
+    failed = 0
+    with Room(spare=True) as room:
+        for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
+            trouble = _session(room, seed, asked.strikes)
+            failed += bool(trouble)
+    print(f"{asked.seeds - failed} of {asked.seeds} sessions: the running verdict is equal to the audit")
+    return 1 if failed else 0
+
+
+def _session(room: Room, seed: int, strikes: int) -> list[str]:
+    stage = stage_of(seed)
+    known = max((each["number"] for each in room.state["chronicle"]), default=0)
+    began = room.state["time"]
+    play(room, random_script(seed, strikes, stage))
+    state = room.state
+    trouble = differences(state)
+    if stage == EXACTLY_ONCE.name and state["report"]["verdict"] != "valid":
+        trouble.append("with the marker, the verdict must be valid")
+    numbers: dict[str, Any] = {name: state["report"][name] for name in NUMBERS}
+    print(f"seed {seed}, {stage}, {state['time'] - began:.0f} s: {state['report']['verdict']} {numbers}")
+    for each in state["chronicle"]:
+        if each["number"] > known:
+            print(f"    {each['time']:7.1f}  {each['strike']:<16} {each['words']}: {each['consequence']}")
+    print("    " + ("; ".join(trouble) or "equal"), flush=True)
+    return trouble
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,12 @@
-"""The log of a topic as it grows: each record with its transaction, and what of it a read_committed reader sees.
+"""The log of a topic as it grows: each record with its transaction, and whether a read_committed reader sees it.
 
-A record counts as readable once its transaction is committed and none before it is open, which is what Kafka's last
-stable offset says. Of what was, only the newest entries and what is undecided are kept.
+A record is readable once its transaction is committed and no transaction before it is open, as Kafka's last stable
+offset says. Only the newest entries, and the records that are not decided yet, are kept.
+
+The tail reads raw record batches, also those of open and aborted transactions. It sends its requests to the leader's
+own port, not through the proxy, so that the room still sees the log when the pipeline is cut off. Limitations: one
+partition, and brokers on this machine. A broker that does not answer raises OSError, and the next read continues where
+the last response ended.
 """
 
 from __future__ import annotations
@@ -10,16 +15,128 @@ import contextlib
 import json
 import struct
 from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from kafka.errors import NotLeaderForPartitionError, UnknownTopicOrPartitionError, for_code
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecord, DefaultRecordBatch
 
 from labs.pipeline.records import parse_result_value
-from labs.room.partition_tail import PartitionTail
-from labs.room.state import ENTRIES
+from labs.pipeline.two_phase.end_transaction import BrokerConnection
+from labs.room.state import ENTRIES_SHOWN, LONGEST_BURST
+
+FETCH_VERSION, METADATA_VERSION = 11, 8  # the last versions that name topics, not topic ids, and use no varints
+AT_MOST = 1 << 20  # bytes in one response
+PATIENCE = 0.5  # seconds for a response
+
+
+@dataclass
+class News:
+    """One response: new batches in order, the high watermark, the last stable offset; `complete` at the log's end."""
+
+    end: int
+    stable: int
+    batches: list[DefaultRecordBatch] = field(default_factory=list)
+    complete: bool = True
+
+
+class PartitionTail:
+    """Reads partition 0 of a topic from its beginning; `ports()` returns the nodes' ports, by their numbers."""
+
+    def __init__(self, topic: str, ports: Callable[[], Sequence[int]]):
+        self.topic, self.position = topic, 0
+        self._ports = ports
+        self._connection: BrokerConnection | None = None
+
+    def read(self) -> News | None:
+        """Return the next batches, or None if the topic does not exist yet. Raises OSError."""
+        try:
+            return self._fetch()
+        except UnknownTopicOrPartitionError:
+            return None
+        except OSError:
+            self.close()
+            raise
+        except NotLeaderForPartitionError as error:
+            self.close()
+            raise ConnectionError(f"another broker leads {self.topic} by now") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection:
+            with contextlib.suppress(OSError):
+                self._connection.close()
+            self._connection = None
+
+    def _fetch(self) -> News | None:
+        self._connection = self._connection or self._leader()
+        answer = self._connection.ask(self._request(), FetchResponse, FETCH_VERSION)
+        [partition] = answer.responses[0].partitions
+        if partition.error_code:
+            raise for_code(partition.error_code)(self.topic)
+        news = News(partition.high_watermark, partition.last_stable_offset)
+        for batch in MemoryRecords(bytes(partition.records or b"")):
+            if batch.last_offset >= self.position:
+                news.batches.append(batch)
+                self.position = batch.last_offset + 1
+        news.complete = self.position >= news.end
+        return news
+
+    def _request(self) -> FetchRequest:
+        topic = FetchRequest.FetchTopic
+        wanted = topic.FetchPartition(
+            partition=0,
+            current_leader_epoch=-1,
+            fetch_offset=self.position,
+            log_start_offset=-1,
+            partition_max_bytes=AT_MOST,
+        )
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=AT_MOST,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=self.topic, partitions=[wanted])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    def _leader(self) -> BrokerConnection:
+        ports = self._ports()
+        if len(ports) == 1:
+            return BrokerConnection(f"127.0.0.1:{ports[0]}", PATIENCE)
+        last: OSError = ConnectionError("no broker answers")
+        for port in ports:
+            try:
+                with BrokerConnection(f"127.0.0.1:{port}", PATIENCE) as broker:
+                    return self._connect(broker, ports)
+            except OSError as error:
+                last = error
+        raise last
+
+    def _connect(self, broker: BrokerConnection, ports: Sequence[int]) -> BrokerConnection:
+        asked = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=self.topic)],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        [topic] = broker.ask(asked, MetadataResponse, METADATA_VERSION).topics
+        if topic.error_code:
+            raise for_code(topic.error_code)(self.topic)
+        leader = topic.partitions[0].leader_id
+        if leader < 0:
+            raise ConnectionError(f"{self.topic} has no leader")
+        return BrokerConnection(f"127.0.0.1:{ports[leader]}", PATIENCE)
+
 
 REMEMBERED = 200  # transactions, and batches with copies
 
@@ -43,13 +160,18 @@ class Row:
 
     def shown(self) -> dict[str, Any]:
         """Return the entry of the room's state."""
-        window = None if self.window is None else f"{datetime.fromtimestamp(self.window / 1000, UTC):%H:%M:%S}"
+        window = None if self.window is None else clock(self.window)
         names = ("offset", "kind", "state", "producer", "epoch", "batch", "ip", "count", "copy")
         return {**{name: getattr(self, name) for name in names}, "window": window}
 
 
+def clock(window: int) -> str:
+    """Return the time of day at which a window begins: 12:00:05."""
+    return f"{datetime.fromtimestamp(window / 1000, UTC):%H:%M:%S}"
+
+
 class Ended(NamedTuple):
-    """A transaction that has ended: `state` is committed or aborted, `number` counts them."""
+    """A transaction that has ended: `state` is committed or aborted; `number` counts transactions from 1."""
 
     number: int
     batch: int | None
@@ -58,26 +180,27 @@ class Ended(NamedTuple):
 
 
 class SinkLog:
-    """Follows `tail`; `fields` reads a record's own fields, and raises ValueError for what is not of its kind."""
+    """Follows `tail`; `fields(record)` returns fields of a `Row`, or raises ValueError for another kind of record."""
 
     def __init__(self, tail: PartitionTail, fields: Callable[[DefaultRecord], dict[str, Any]]):
         self.end = self.stable = self.rows = self.readable = 0
-        self.current = True  # whether all that there was at the last look has been read
-        self.entries: deque[Row] = deque(maxlen=ENTRIES)
+        self.current = True  # whether the last read reached the end of the log
+        self.entries: deque[Row] = deque(maxlen=LONGEST_BURST)
         self.ended: deque[Ended] = deque(maxlen=REMEMBERED)
         self.copies: Counter[int | None] = Counter()  # readable ones, by batch
         self.undecided: deque[Row] = deque()  # in the order of the log; the first one is open
         self._tail, self._fields = tail, fields
+        self._changed_from = 0  # the lowest offset of which something is new since `shown`
 
     @property
     def last_ended(self) -> int:
-        """The number of the transaction that has ended last, 0 if none has."""
+        """The number of the transaction that ended last, or 0."""
         return self.ended[-1].number if self.ended else 0
 
     def read(self, seen: Callable[[Row], bool] = lambda row: False) -> list[Row]:
-        """Read what is new and return what has become readable, in its order. Raises OSError.
+        """Read new records, and return the rows that have become readable, in order. Raises OSError.
 
-        `seen` tells whether a row says what another one did that is readable.
+        `seen(row)` tells whether a row with the same result is readable already.
         """
         self.current = False
         news = self._tail.read()
@@ -89,8 +212,15 @@ class SinkLog:
         self.end, self.stable, self.current = news.end, news.stable, news.complete
         return self._readable()
 
+    def shown(self) -> dict[str, Any]:
+        """Return `log` of the room's state: the last entries, and those that are new or changed since the last call."""
+        first = min(self.end - ENTRIES_SHOWN, self._changed_from)
+        self._changed_from = self.end
+        entries = [row.shown() for row in self.entries if row.offset >= first]
+        return {"end": self.end, "stable": self.stable, "entries": entries}
+
     def count_copy(self, row: Row) -> None:
-        """Note that a readable row is a copy."""
+        """Mark a readable row as a copy."""
         row.copy = True
         self.copies[row.batch] += 1
 
@@ -121,6 +251,7 @@ class SinkLog:
         ended = [row for row in self.undecided if row.producer == producer and row.state == "open"]
         for row in ended:
             row.state = state
+            self._changed_from = min(self._changed_from, row.offset)
         if ended:
             self.ended.append(Ended(self.last_ended + 1, ended[0].batch, ended[0].epoch, state))
 
@@ -150,4 +281,4 @@ def marker_fields(record: DefaultRecord) -> dict[str, Any]:
     try:
         return {"batch": int(json.loads(record.value)["batch_id"])}
     except (KeyError, TypeError) as error:
-        raise ValueError("no marker") from error
+        raise ValueError("the record is not a marker") from error

@@ -1,39 +1,79 @@
-"""The view of the operations room: who lives, the log of the sink's topic, the verdict; and what one can strike.
+"""The view of the operations room: drivers and brokers, the log of the sink's topic, the verdict, and the orders.
 
-    RoomView(room)                    # live: shows what the room's thread reports, hands the room what is ordered
+    RoomView(room)                    # live: shows the room's changes, passes orders to the room
     RoomView(recording=recording)     # plays a recording: pause, speed, seek; needs no kernel
 
-Guarantee: all words and numbers come from Python; the browser lays them out. Each key of the state is a trait of its
-own, and a tick sends only what has changed. Where it stops: while a cell runs, a notebook's kernel hears no button.
+Guarantee: all words and numbers come from Python; the browser only arranges them. Each key of the state is a trait of
+its own, and only changed keys are sent. Limitations: while a cell runs, a notebook's kernel cannot react to a button.
+
+In a notebook:
+
+    here = room(stage="+ batch marker")     # opens it; `here` as a cell's last line shows it
+    here.play()                             # plays the short script
+    here.finish()
+    here.close()
+
+Guarantee: a kernel has at most one room, since `room` first closes one that an earlier run left open. However the
+kernel ends, the room's processes end with it. A notebook that runs without a browser keeps a picture and a description.
 """
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anywidget
 import traitlets
 
 from labs.room.picture import picture
 from labs.room.recording import states
-from labs.room.said import in_words
-from labs.room.state import KEYS, empty_state
-from labs.room.words import ORDERS, words
-from labs.schedules.publish import live_picture, with_still
+from labs.room.state import KEYS, ORDERS, empty_state, in_words, words
+from labs.schedules.publish import live_picture, live_pictures, with_still
 from labs.schedules.svg import Drawing
 
+if TYPE_CHECKING:
+    from labs.evidence.auditor.audit import Audit
+    from labs.room.room import Room
+    from labs.room.script import Step
+
+
 HERE = Path(__file__).parent / "browser"
-# One module of several files: each is a part of the view, and later ones use what earlier ones define.
-PARTS = ("dom.js", "top.js", "who_lives.js", "log.js", "work.js", "strikes.js", "player.js", "view.js")
+# Parts of one module, in this order: later ones use names that earlier ones define.
+PARTS = ("dom.js", "top.js", "processes.js", "log.js", "work.js", "strikes.js", "player.js", "view.js")
 PREFIX = "now_"  # since a widget has a `log` of its own
+RECORDINGS = "docs/recordings"  # the folder of the recordings that pages name
+TABLE = "ROOM_RECORDINGS"
+# A picture carries the name of a recording, or a state.
+BEFORE = f"""traits.recording = globalThis.{TABLE}?.[traits.recording] ?? null;
+  if (!traits.recording && !traits.state) continue;
+  for (const [key, empty] of Object.entries({json.dumps(empty_state())}))
+    traits["{PREFIX}" + key] = traits.state?.[key] ?? empty; // an older state has fewer keys"""
 STILL = "data-room"  # what a picture carries, so that a published page can make it live again
 
 
+# A page of its own for a recording: it loads nothing.
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>:root {{ --eo-height: 100vh; color-scheme: light dark; }} body {{ margin: 0; }} {style}</style></head>
+<body><div id="room"></div>
+<script type="module">
+{module}
+const traits = {traits};
+render({{ model: {{ get: (key) => traits[key], on() {{}}, off() {{}} }}, el: document.getElementById("room") }});
+</script></body></html>
+"""
+
+
 class AnyRoom(Protocol):
-    """What the view needs of a room."""
+    """The methods of a room that the view calls."""
 
     @property
     def state(self) -> dict[str, Any]: ...
@@ -46,6 +86,33 @@ class AnyRoom(Protocol):
 def module() -> str:
     """Return the view's JavaScript."""
     return "\n".join(HERE.joinpath(part).read_text(encoding="utf-8") for part in PARTS)
+
+
+def view_script() -> str:
+    """Return the script that makes the pictures of a published page live."""
+    style = HERE.joinpath("view.css").read_text(encoding="utf-8")
+    return live_pictures(module(), style, STILL, {"words": words(), "live": False}, BEFORE)
+
+
+def recording_script(name: str, root: Path) -> str:
+    """Return the script of a recording below `root`. Raises ValueError if no recording has this name.
+
+    It is a script, since a page from a file system may not fetch JSON. A page loads it before `view_script`.
+    """
+    path = root / RECORDINGS / f"{name}.json"
+    if not path.is_file():
+        raise ValueError(f"a page plays the recording {name!r}, and there is no {RECORDINGS}/{name}.json")
+    recording = json.loads(path.read_text(encoding="utf-8"))
+    text = json.dumps(recording, ensure_ascii=False, separators=(",", ":"))
+    return f"(globalThis.{TABLE} ??= {{}})[{json.dumps(name)}] = {text};\n"
+
+
+def recording_page(recording: Mapping[str, Any]) -> str:
+    """Return a recording as one HTML page that plays it in any browser, without a kernel or a network."""
+    traits = json.dumps({"words": words(), "live": False, "recording": recording}, ensure_ascii=False)
+    style = HERE.joinpath("view.css").read_text(encoding="utf-8")
+    title, traits = escape(recording["title"]), traits.replace("<", "\\u003c")  # no text may end the script
+    return PAGE.format(title=title, style=style, module=module(), traits=traits)
 
 
 _Traits: Any = type(
@@ -76,41 +143,41 @@ class RoomView(_Traits):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return what it shows; of a recording, how it ends."""
+        """Return the state that it shows; of a recording, the last one."""
         if self.recording:
             return first_and_last(self.recording)[1]
         return {key: getattr(self, f"{PREFIX}{key}") for key in KEYS}
 
     def update(self, changes: Mapping[str, Any]) -> None:
-        """Show what has changed, all at once. It may be called from any thread."""
+        """Show all changes at once. It may be called from any thread."""
         with self._lock, self.hold_sync():
             for key, value in changes.items():
                 self.set_trait(f"{PREFIX}{key}", value)
 
     def catch_up(self) -> None:
         """Show the room's state as it is now."""
-        with self._lock:  # what the room tells meanwhile comes afterwards
+        with self._lock:  # so that later changes of the room come after this one
             if self._room:
                 self.update(self._room.state)
 
     def rest(self) -> None:
-        """Stay as it is: hear of the room no more, and give it no orders."""
+        """Keep the last state: get no more changes from the room, and give it no orders."""
         if self._room:
             self._unsubscribe()
         self._room, self.live = None, False
 
     def _ordered(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        """Hand a message of the browser's to the room, if it is one of the orders: {do: name, …}."""
+        """Pass a message from the browser to the room, if it is an order: {do: name, …}."""
         arguments = dict(content) if isinstance(content, dict) else {}
         if self._room and (order := arguments.pop("do", None)) in ORDERS:
             self._room.do(order, **arguments)
 
     def still(self) -> Drawing:
-        """Return a picture of it."""
+        """Return a picture of the state."""
         return picture(self.state)
 
     def in_words(self) -> str:
-        """Return what it shows, in words."""
+        """Return a description of the state in words."""
         return in_words(self.state)
 
     def __repr__(self) -> str:
@@ -120,12 +187,76 @@ class RoomView(_Traits):
         return with_still(super()._repr_mimebundle_(**kwargs), self.in_words(), self.as_html())
 
     def as_html(self) -> str:
-        """Return the picture, with what a published page needs to make it live: the recording's name, or the state."""
+        """Return the picture with the recording's name, or the state, by which a published page makes it live."""
         carried = {"recording": self._name} if self._name else {"state": self.state}
         return live_picture(self.still(), STILL, carried)
 
 
 def first_and_last(recording: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the state with which a recording begins, and the one with which it ends."""
+    """Return the first and the last state of a recording."""
     shown = [state for _, state in states(recording)] or [empty_state()]
     return shown[0], shown[-1]
+
+
+class LiveRoom:
+    """A room that runs, and its view, which Jupyter shows."""
+
+    def __init__(self, room: Room):
+        self.room = room
+        self.view = RoomView(room)
+
+    def play(self, script: Iterable[Step] | None = None) -> Audit | None:
+        """Carry out a script, by default the short one; return the audit if the script has a `finish`."""
+        from labs.room.script import SHORT, play
+
+        audit = play(self.room, SHORT if script is None else script)
+        self._show_all(audit)
+        return audit
+
+    def finish(self) -> Audit:
+        """Stop the traffic, wait until every result is decided, and return the audit."""
+        audit = self.room.finish()
+        self._show_all(audit)
+        return audit
+
+    def save(self, folder: str | Path) -> Path:
+        """Write recording, audit and strikes into a folder that is empty or not there, and return it."""
+        return self.room.save(folder)
+
+    def close(self) -> None:
+        """End the room. The view keeps its last state, and gives no more orders. Idempotent."""
+        self.room.close()
+        self.view.rest()
+
+    def _show_all(self, audit: Audit | None) -> None:
+        if audit is not None:
+            self.room.wait(lambda state: state["report"])
+        self.view.catch_up()
+
+    def __repr__(self) -> str:
+        return self.view.in_words()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return self.view._repr_mimebundle_(**kwargs)
+
+
+_open: list[LiveRoom] = []
+
+
+def room(**options: Any) -> LiveRoom:
+    """Open a room, after closing one that an earlier run in this kernel left open; `options` are those of `Room`."""
+    from labs.room.room import Room
+
+    while _open:
+        _open.pop().close()
+    _open.append(LiveRoom(Room(**options)))
+    return _open[-1]
+
+
+def recorded_room(folder: str | Path) -> RoomView:
+    """Return the view of a recording: what `save` wrote into a folder, or a file of docs/recordings."""
+    from labs.room.recording import load_recording
+
+    path = Path(folder)
+    published = path.parts[-3:-1] == ("docs", "recordings")
+    return RoomView(recording=load_recording(path), name=path.stem if published else "")

@@ -1,44 +1,81 @@
 """Builds the course as static pages: from committed lessons and docs alone, without a kernel, a network or a server.
 
-Guarantee: the pages work from a file system and below any path, and ask no other host for anything. Where it stops:
-what a lesson shows is what was committed; nothing is executed.
+Guarantee: the pages work from a file system and below any path, and ask no other host for anything. A page loads the
+scripts that make its pictures live. Limitations: a page shows the committed outputs of a lesson; nothing is executed.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from labs.site.pages import GROUPS, Page, find_pages
+from labs.room.view import STILL as ROOM
+from labs.room.view import recording_script, view_script
+from labs.schedules import barrier_steps as barrier
+from labs.schedules.barrier_steps import STILL as BARRIER
+from labs.schedules.timeline import timeline
+from labs.schedules.timeline.timeline import STILL as TIMELINE
+from labs.site.pages import GROUPS, Page, find_pages, targets_of
 from labs.site.render import Rendered, render
-from labs.site.widgets import scripts_of, write_scripts
+
+FOLDER = "recordings"
+# Script -> the attribute of the pictures that it makes live, and the function that writes it.
+EXPLORABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "timeline.js": (TIMELINE, timeline.script),
+    "barrier.js": (BARRIER, barrier.script),
+}
+
+
+def scripts_of(body: str) -> list[str]:
+    """Return the scripts that a page needs, in loading order, as paths below the site."""
+    soup = BeautifulSoup(body, "html.parser")
+    needed = [name for name, (still, _) in EXPLORABLES.items() if soup.select_one(f"img[{still}]")]
+    names = [json.loads(str(still[ROOM])).get("recording") for still in soup.select(f"img[{ROOM}]")]
+    needed += [f"{FOLDER}/{name}.js" for name in dict.fromkeys(filter(None, names))]
+    return [*needed, "room.js"] if names else needed
+
+
+def write_scripts(target: Path, needed: set[str], root: Path) -> None:
+    """Write the scripts that some page needs. Raises ValueError for a recording that does not exist."""
+    made = {name: script for name, (_, script) in EXPLORABLES.items()} | {"room.js": view_script}
+    for name, text in _texts(needed, made, root):
+        path = target / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _texts(needed: set[str], made: dict[str, Callable[[], str]], root: Path) -> Iterator[tuple[str, str]]:
+    for name in sorted(needed):
+        yield name, made[name]() if name in made else recording_script(Path(name).stem, root)
+
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MARK = ".made-by-labs-site"
-FILES = ("site.css", "site.js")
+FILES = (HERE / "site.css", HERE / "site.js", HERE.parent / "desk" / "question.css")
 
 
 @dataclass(frozen=True)
 class Built:
-    """How much was built."""
+    """The size of the built site."""
 
     pages: int
     bytes: int
 
 
 def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None] = lambda *_: None) -> Built:
-    """Build the site into `target`, which is emptied first if it is a site; raise ValueError if it is anything else."""
+    """Build the site into `target`. An older site there is deleted; anything else there raises ValueError."""
     _clear(target)
     pages = find_pages(root)
-    targets = {page.source: page.target for page in pages}
+    targets = targets_of(pages)
     template = Environment(loader=FileSystemLoader(HERE), autoescape=True).get_template("page.html.j2")
     index: list[dict[str, str]] = []
     scripts: set[str] = set()
@@ -53,11 +90,11 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
             {"url": f"{page.target}#{each.anchor}", "page": page.title, "heading": each.heading, "text": each.text}
             for each in rendered.sections
         ]
-    for name in FILES:
-        shutil.copyfile(HERE / name, target / name)
+    for file in FILES:
+        shutil.copyfile(file, target / file.name)
     (target / "code.css").write_text(_code_style(), encoding="utf-8")
     write_scripts(target, scripts, root)
-    # A script and not JSON: a page opened from a file system may not fetch anything.
+    # A script, since a page from a file system may not fetch JSON.
     (target / "search.js").write_text(f"const INDEX = {json.dumps(index, ensure_ascii=False)};\n", encoding="utf-8")
     done(len(pages), len(pages), "")
     return Built(len(pages), sum(each.stat().st_size for each in target.rglob("*") if each.is_file()))
@@ -69,12 +106,19 @@ def _values(page: Page, pages: list[Page], rendered: Rendered) -> dict[str, Any]
     around = [each for each in pages[max(place - 1, 0) : place + 2] if each.group == page.group]
     before = next((each for each in around if pages.index(each) < place), None)
     after = next((each for each in around if pages.index(each) > place), None)
-    return {"page": page, "groups": groups, "body": rendered.html, "before": before, "after": after}
+    return {
+        "page": page,
+        "groups": groups,
+        "body": rendered.html,
+        "contents": [each for each in rendered.sections if each.level == 2],
+        "before": before,
+        "after": after,
+    }
 
 
 def _clear(target: Path) -> None:
     if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / MARK).exists())):
-        raise ValueError(f"{target} is there already and is no site of the lab's: nothing was written")
+        raise ValueError(f"{target} exists and is not a site of the lab, so nothing was written; choose another folder")
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)

@@ -1,28 +1,187 @@
-"""One page: a notebook or Markdown becomes HTML, with anchors, with links that lead on, with sections to search."""
+"""One page: a notebook or Markdown becomes HTML, with anchors, with the site's links, and with sections to search.
+
+Predictions and exit tickets work in the browser alone, since a published page has no kernel.
+"""
 
 from __future__ import annotations
 
+import ast
 import base64
-from collections.abc import Iterator
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import nbformat
 from bs4 import BeautifulSoup, Tag
 from nbconvert import HTMLExporter
 
+from labs.desk.course import Option, Question, find_lesson, find_prediction, reply_to_prediction, reply_to_ticket
+from labs.desk.review import review
 from labs.site.pages import Page, link, slug
-from labs.site.questions import ask_in_browser
+from labs.site.verdicts import tabulate
+
+IMPORTS = re.compile(r"(?:from|import) \w")  # how the cell begins that starts a lesson's bench
+NOT_PREDICTED = "{}. (You made no prediction.)"  # what `compare` has printed in a lesson that ran by itself
+
+
+def ask_in_browser(cells: list[dict[str, Any]]) -> None:
+    """Replace the output of `predict`, `compare`, `review` and `exit_ticket` by forms for the page's script.
+
+    What answers a prediction is marked, so that it can be hidden: the cells from the question to the text after
+    `compare`.
+    """
+    asked: dict[str, str] = {}  # variable -> its question's id
+    known: dict[str, Question] = {}
+    answers: list[tuple[str, int, int]] = []  # the question's id, its cell, and the cell that compares
+    place: dict[str, int] = {}
+    for at, cell in enumerate(cells):
+        if cell["cell_type"] != "code":
+            continue
+        for variable, name, argument in _calls("".join(cell["source"])):
+            if name == "predict":
+                lesson, question = find_prediction(argument)
+                if question and question.options:
+                    number = f"{lesson}-{len(known)}"
+                    asked[variable], known[number], place[number] = number, question, at
+                    _show(cell, _form(number, question, {}), replacing="Predict: ")
+            elif name == "compare" and argument in asked:
+                number = asked[argument]
+                question = known[number]
+                said = {str(each): reply_to_prediction(each, question.answer, question) for each in question.options}
+                _without(cell, NOT_PREDICTED.format(question.answer))
+                data = f'data-of="{number}" {_replies(said, question)}'
+                _show(cell, f'<p class="compared" {data} role="status"></p>')
+                answers.append((number, place[number], at))
+            elif name == "exit_ticket":
+                forms = _forms(f"{argument}-t", find_lesson(argument).ticket, reply_to_ticket)
+                _show(cell, f"<h2>Exit ticket</h2>{forms}", replacing="Exit ticket")
+            elif name == "review":
+                before = review(argument)
+                _show(cell, _forms(f"{argument}-r", before.questions, before.reply_to), replacing="From before")
+    for number, first, last in reversed(answers):  # in reverse, since a cell may be divided
+        _mark_answer(cells, number, first, last)
+
+
+SETUP = "setup"  # the tag of a cell that only imports what the lesson needs, and starts it
+ASKS = re.compile(r"predict\(|\.compare\(")  # another question, or its answer
+ANSWER = "answer-"  # begins the tag of a cell that is hidden until its question is answered
+
+
+def _mark_answer(cells: list[dict[str, Any]], number: str, first: int, last: int) -> None:
+    """Mark the cells after a question that answer it: up to the text after the comparison, without its next heading."""
+    end = last + 1
+    while end < len(cells) and cells[end]["cell_type"] == "code" and not ASKS.search("".join(cells[end]["source"])):
+        end += 1
+    if end < len(cells) and cells[end]["cell_type"] == "markdown":
+        text, heading, rest = re.split(r"(?m)(^#+ |\Z)", "".join(cells[end]["source"]), maxsplit=1)
+        if text.strip():
+            cells[end]["source"] = text
+            end += 1
+            if heading:
+                cells.insert(end, nbformat.v4.new_markdown_cell(heading + rest))
+    for cell in cells[first + 1 : end]:
+        if "predict(" not in "".join(cell["source"]):
+            # An earlier question that waits for the same cell is answered first, and shows it.
+            tags = cell.setdefault("metadata", {}).setdefault("tags", [])
+            tags[:] = [*(tag for tag in tags if not tag.startswith(ANSWER)), ANSWER + number]
+
+
+def _hide_answers(soup: BeautifulSoup) -> None:
+    """Put the cells that answer a prediction into a fold, which opens when the question is answered."""
+    cells = soup.select("div.cell")
+    for mark, group in itertools.groupby(cells, key=lambda cell: next((c for c in cell["class"] if ANSWER in c), "")):
+        if not mark:
+            continue
+        fold = soup.new_tag("details", attrs={"class": "answer", "data-of": mark.partition(ANSWER)[2]})
+        fold.append(summary := soup.new_tag("summary"))
+        summary.string = "Predict first, or show it"
+        first, *others = group
+        first.wrap(fold)
+        fold.insert(0, summary)
+        fold.extend(others)
+
+
+def _forms(prefix: str, questions: Sequence[Question], reply: Callable[[Question, Option], str]) -> str:
+    """Return a form for each question, which shows its reply at once."""
+    return "".join(
+        _form(f"{prefix}{n}", each, {str(option): reply(each, option) for option in each.options})
+        for n, each in enumerate(questions)
+    )
+
+
+def _form(number: str, question: Question, said: dict[str, str]) -> str:
+    """Return a group of radio buttons; `said` maps each option to the reply that is shown at once."""
+    options = "".join(
+        f'<label><input type="radio" name="q{number}" value="{escape(str(option), quote=True)}"> '
+        f"<span>{escape(str(option))}</span></label>"
+        for option in question.options
+    )
+    return (
+        f'<fieldset class="question" data-number="{number}" {_replies(said, question)}>'
+        f'<legend>{escape(question.question)}</legend>{options}<p role="status"></p></fieldset>'
+    )
+
+
+def _replies(said: dict[str, str], question: Question) -> str:
+    """Return the attributes with the reply to each option, and with the right one."""
+    return f'data-said="{escape(json.dumps(said))}" data-answer="{escape(str(question.answer))}"'
+
+
+def _without(cell: dict[str, Any], line: str) -> None:
+    """Remove a line from what a cell printed."""
+    for output in cell["outputs"]:
+        if "text" in output:
+            output["text"] = "".join(output["text"]).replace(f"{line}\n", "")
+    cell["outputs"] = [each for each in cell["outputs"] if each.get("text", line)]
+
+
+def _show(cell: dict[str, Any], html: str, replacing: str | None = None) -> None:
+    """Replace the output that begins with `replacing` by HTML, or append the HTML to the cell's outputs."""
+    output = {"output_type": "display_data", "data": {"text/html": html, "text/plain": ""}, "metadata": {}}
+    outputs = cell["outputs"]
+    for place, each in enumerate(outputs):
+        if replacing and "".join(each.get("data", {}).get("text/plain", "")).startswith(replacing):
+            outputs[place] = {**each, **output} if each["output_type"] == "execute_result" else output
+            return
+    outputs.append(output)
+
+
+def _calls(source: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (variable, function, argument) of each call: ("twice", "predict", "How …"), ("", "compare", "twice")."""
+    tree = ast.parse(re.sub(r"^(\s*)[%!]", r"\1pass  # ", source, flags=re.MULTILINE))
+    names = {
+        id(node.value): node.targets[0].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in ("predict", "exit_ticket", "review") and node.args:
+            yield names.get(id(node), ""), node.func.id, str(ast.literal_eval(node.args[0]))
+        elif (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "compare"
+            and isinstance(node.func.value, ast.Name)
+        ):
+            yield "", "compare", node.func.value.id
+
 
 NO_ALTERNATIVE = "No description has been provided for this image"  # what nbconvert writes
 
 
 @dataclass(frozen=True)
 class Section:
-    """A piece of a page that a search finds: a heading and the text up to the next."""
+    """A part of a page that a search finds: a heading and the text up to the next heading."""
 
     anchor: str
     heading: str
+    level: int
     text: str
 
 
@@ -33,11 +192,16 @@ class Rendered:
 
 
 def render(page: Page, root: Path, targets: dict[PurePosixPath, PurePosixPath]) -> Rendered:
-    """Render one page as the inside of `<main>`. A link to a file that the site has not becomes text."""
+    """Render one page as the content of `<main>`. A link to a file that is not on the site becomes text."""
     soup = BeautifulSoup(_body(root / page.source), "html.parser")
     for each in soup.select(".anchor-link, .prompt"):
         each.decompose()
     taken: set[str] = set()
+    tabulate(soup)
+    _hide_answers(soup)
+    for setup in soup.select(f".celltag_{SETUP} .input"):
+        fold = setup.wrap(soup.new_tag("details", attrs={"class": "setup"}))
+        fold.insert(0, BeautifulSoup("<summary>Imports and set-up</summary>", "html.parser"))
     for heading in soup.select("h1, h2, h3, h4, h5, h6"):
         heading["id"] = slug(heading.get_text(), taken)
     for anchor in soup.select("a[href]"):
@@ -53,7 +217,7 @@ def render(page: Page, root: Path, targets: dict[PurePosixPath, PurePosixPath]) 
         if image.get("alt") in (None, NO_ALTERNATIVE):
             image["alt"] = _what_is_seen(image)
     for wide in soup.select("pre, table"):
-        wide["tabindex"] = "0"  # who has no mouse can scroll it
+        wide["tabindex"] = "0"  # so that it can be scrolled with the keyboard
     return Rendered(str(soup), list(_sections(soup)))
 
 
@@ -61,6 +225,11 @@ def _body(source: Path) -> str:
     if source.suffix == ".ipynb":
         notebook = nbformat.read(source, as_version=4)
         ask_in_browser(notebook.cells)
+        code = [cell for cell in notebook.cells if cell["cell_type"] == "code" and "review(" not in cell["source"]]
+        for cell in code:
+            imports = IMPORTS.match(cell["source"]) and not re.search(r"def |predict\(", cell["source"])
+            if imports and (cell is code[0] or "open_bench(" in cell["source"]):
+                cell["metadata"]["tags"] = [*cell["metadata"].get("tags", []), SETUP]
     else:
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(source.read_text(encoding="utf-8"))])
     body, _ = HTMLExporter(template_name="basic").from_notebook_node(notebook)
@@ -68,31 +237,34 @@ def _body(source: Path) -> str:
 
 
 def _embedded(picture: Path) -> str:
-    """Return a picture as part of its page. Raises ValueError for a kind that no page here uses."""
+    """Return a picture as a data URL. Raises ValueError if it is neither PNG nor SVG."""
     kinds = {".png": "image/png", ".svg": "image/svg+xml"}
     if picture.suffix not in kinds:
-        raise ValueError(f"{picture} is neither PNG nor SVG")
+        raise ValueError(f"{picture} is neither PNG nor SVG; convert it to one of them")
     return f"data:{kinds[picture.suffix]};base64,{base64.b64encode(picture.read_bytes()).decode()}"
 
 
 def _what_is_seen(image: Tag) -> str:
-    """Return a plot's text alternative: the heading above it, and what the lesson says of it below."""
+    """Return a plot's alternative text: the heading above it, and the first paragraph below it."""
     heading = image.find_previous(["h1", "h2", "h3"])
-    said = (each for each in image.find_all_next("p") if each.get_text(strip=True))  # a question's line is still empty
+    # The line of a question is still empty.
+    said = (each for each in image.find_all_next("p") if each.get_text(strip=True))
     parts = [each.get_text(" ", strip=True) for each in (heading, next(said, None)) if each is not None]
     return "Plot. " + ". ".join(parts)[:300]
 
 
 def _sections(soup: BeautifulSoup) -> Iterator[Section]:
-    """Yield the pieces between headings, each with the heading's anchor."""
-    anchor, heading = "", ""
+    """Yield the sections between headings, each with the heading's anchor."""
+    anchor, heading, level = "", "", 0
     words: list[str] = []
     for element in soup.find_all(["h1", "h2", "h3", "h4", "p", "li", "td", "pre", "legend"]):
-        text = " ".join(element.get_text(" ", strip=True).split())
+        text = " ".join(element.get_text().split())
         if element.name in ("h1", "h2", "h3", "h4"):
             if words or heading:
-                yield Section(anchor, heading, " ".join(words))
-            anchor, heading, words = str(element["id"]), text, []
+                yield Section(anchor, heading, level, " ".join(words))
+            anchor, heading, level, words = str(element["id"]), text, int(element.name[1]), []
+        elif element.find_parent(class_="answer"):
+            continue  # what is hidden on the page is not found either
         elif not (element.name == "p" and element.find_parent(["li", "td"])):
             words.append(text)
-    yield Section(anchor, heading, " ".join(words))
+    yield Section(anchor, heading, level, " ".join(words))

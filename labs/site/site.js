@@ -75,13 +75,50 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// --- the list of pages: the page that is read is in its middle, also in the drawer
+const pages = document.getElementById("pages");
+function centre() {
+  const here = pages.querySelector("[aria-current]");
+  if (here) pages.scrollTop = here.offsetTop - (pages.clientHeight - here.offsetHeight) / 2;
+}
+centre();
+pages.addEventListener("toggle", centre);
+
 // --- questions: a prediction is noted, and answered where the lesson compares it; an exit ticket is marked at once
+function reply(line, text, right) {
+  line.textContent = text;
+  line.dataset.right = right;
+}
 for (const question of document.querySelectorAll("fieldset.question")) {
+  const { number, answer } = question.dataset;
   const said = JSON.parse(question.dataset.said);
-  const compared = document.querySelector(`.compared[data-of="${question.dataset.number}"]`);
   question.addEventListener("change", (event) => {
-    const answer = event.target.value;
-    question.querySelector("[role=status]").textContent = said[answer] ?? `Noted: ${answer}. Read on.`;
-    if (compared) compared.textContent = JSON.parse(compared.dataset.said)[answer];
+    const { value } = event.target;
+    const line = question.querySelector("[role=status]");
+    if (value in said) reply(line, said[value], value === answer);
+    else line.textContent = `Noted: ${value}. Read on.`;
+    for (const compared of document.querySelectorAll(`.compared[data-of="${number}"]`)) {
+      reply(compared, JSON.parse(compared.dataset.said)[value], value === answer);
+    }
+    for (const fold of document.querySelectorAll(`details.answer[data-of="${number}"]`)) fold.open = true;
   });
+}
+
+// --- code: a button that copies it
+for (const code of document.querySelectorAll(".input pre, .text_cell_render pre")) {
+  if (!navigator.clipboard) break; // a browser gives it only to pages that nobody can have changed on their way
+  const frame = document.createElement("div");
+  const button = document.createElement("button");
+  frame.className = "copyable";
+  button.className = "copy";
+  button.type = "button";
+  button.textContent = "Copy";
+  button.setAttribute("aria-label", "Copy this code");
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(code.textContent.trimEnd());
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), 2000);
+  });
+  code.replaceWith(frame);
+  frame.append(code, button);
 }

@@ -2,14 +2,14 @@
 
 import pytest
 
-from labs.room import chronicle as chronicles
-from labs.room.chronicle import MORE, Chronicle
+from labs.room import event_log
+from labs.room.event_log import MORE, Chronicle
 
 
 @pytest.fixture
 def chronicle(monkeypatch):
     """A chronicle in which a second part that does not come at once comes too late."""
-    monkeypatch.setattr(chronicles, "SECOND_PART", -1.0)
+    monkeypatch.setattr(event_log, "SECOND_PART", -1.0)
     return Chronicle(lambda: 0.0)
 
 
@@ -41,3 +41,12 @@ def test_what_is_to_go_on_is_asked_about_beside_other_strikes_too(chronicle):
     look(chronicle)
     chronicle.note("wake-broker", "broker 0 was woken")
     assert [look(chronicle), look(chronicle)] == ["driver 1 timed out" + MORE, "noted again"]
+
+
+def test_a_strike_whose_act_has_ended_is_not_awaited_for_ever(chronicle):
+    strike(chronicle, "", "", "driver 1 timed out" + MORE)
+    strike(chronicle, "", "")
+    look(chronicle)
+    chronicle.end_act()
+    assert [each.consequence for each in chronicle.all] == ["nothing had shown when the act ended"] * 2
+    assert not any(each.consequence.endswith(MORE) for each in chronicle.all)

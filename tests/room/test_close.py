@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.room.room import Room, RoomError
 
 pytestmark = pytest.mark.long
@@ -114,5 +114,5 @@ def test_what_cannot_be_opened_is_refused_in_one_line(options, said):
 
 def test_somebody_elses_kafka_is_not_struck(monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    with pytest.raises(RoomError, match="the room strikes only what it started; unset the variable"):
+    with pytest.raises(RoomError, match="the room strikes only its own Kafka; unset the variable"):
         Room()

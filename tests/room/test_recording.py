@@ -9,11 +9,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labs.room.moving_picture import moving_picture
-from labs.room.publish import RECORDINGS as PUBLISHED
-from labs.room.recording import Recorder, RecordingError, load_recording, write_recording
-from labs.room.shape import COUNTS, SHAPES
+from labs.room.picture import moving_picture
+from labs.room.recording import (
+    COUNTS,
+    SHAPES,
+    FolderError,
+    Recorder,
+    RecordingError,
+    load_recording,
+    save,
+    write_recording,
+)
 from labs.room.state import KEYS, changes, empty_state
+from labs.room.view import RECORDINGS as PUBLISHED
 from labs.room.view import RoomView
 
 RECORDINGS = Path(__file__).parents[2] / PUBLISHED
@@ -68,25 +76,25 @@ def test_what_is_recorded_does_not_change_with_the_state_that_it_was_taken_from(
 
 
 FRAME = [0.0, empty_state()]
-GOOD = {"version": 1, "title": "t", "stage": "s", "seconds": 1, "frames": [FRAME]}
+GOOD = {"version": 2, "title": "t", "stage": "s", "seconds": 1, "frames": [FRAME]}
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "is no JSON"),
-        ("[]", "it is no object"),
-        ({**GOOD, "version": 2}, "its version is 2"),
+        ("{", "is not JSON"),
+        ("[]", "it is not an object"),
+        ({**GOOD, "version": 3}, "its version is 3"),
         ({**GOOD, "title": None}, "title is None"),
         ({**GOOD, "title": "\ud800"}, "title is '\\\\ud800'"),
         ({**GOOD, "version": True}, "version is True"),
         ({**GOOD, "seconds": float("nan")}, "seconds is nan"),
-        pytest.param("[" * 100_000, "is no JSON", id="deep"),
-        ({**GOOD, "frames": [[float("inf"), empty_state()]]}, "frame 0 is no"),
-        ({**GOOD, "frames": [[10**400, empty_state()]]}, "frame 0 is no"),
+        pytest.param("[" * 100_000, "is not JSON", id="deep"),
+        ({**GOOD, "frames": [[float("inf"), empty_state()]]}, "frame 0 is not"),
+        ({**GOOD, "frames": [[10**400, empty_state()]]}, "frame 0 is not"),
         ({**GOOD, "frames": []}, "first frame lacks"),
         ({**GOOD, "frames": [[0.0, {"time": 0}]]}, "first frame lacks 'batches'"),
-        ({**GOOD, "frames": [FRAME, [1.0]]}, "frame 1 is no"),
+        ({**GOOD, "frames": [FRAME, [1.0]]}, "frame 1 is not"),
         ({**GOOD, "frames": [FRAME, [2.0, {}], [1.0, {}]]}, "frame 2 is out of order"),
         ({**GOOD, "frames": [FRAME, [2.0, {"weather": 1}]]}, "unknown key 'weather'"),
     ],
@@ -195,3 +203,11 @@ def test_changes_are_whole_values_of_what_is_different():
     old, new = empty_state(), {**empty_state(), "time": 1.0, "network": {"cut": True, "hold": "", "held_epoch": None}}
     assert changes(old, new) == {"time": 1.0, "network": new["network"]}
     assert changes(new, new) == {}
+
+
+@pytest.mark.parametrize("name", ["/dev/null/x", "a\x00b", "~nobody-of-this-name/x", "x" * 300])
+def test_a_folder_that_cannot_be_made_is_one_line_without_a_number(name):
+    with pytest.raises(FolderError, match=r"cannot be made .*; name a new folder where you may write") as refused:
+        save(name, {}, [], None)
+    assert "Errno" not in str(refused.value)
+    assert str(refused.value).isprintable()

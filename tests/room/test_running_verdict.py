@@ -121,3 +121,29 @@ def test_rows_of_an_earlier_batch_behind_those_of_a_later_one_are_out_of_order()
     verdict.add([row(1, "a", batch=1, attempt="b"), row(0, "a", batch=0, offset=1)])
     assert verdict.numbers()["word"] == "invalid"
     assert "out of order" in verdict.numbers()["why"]
+
+
+def test_the_first_copies_stay_as_evidence_with_both_their_records():
+    verdict = RunningVerdict()
+    sent(verdict, *((0, name) for name in "abcdefg"))
+    verdict.add([row(0, name, batch=3, offset=n) for n, name in enumerate("abcdefg")])
+    verdict.add([row(0, name, batch=3, offset=10 + n) for n, name in enumerate("abcdefg")])
+    verdict.add([row(0, "a", count=9, batch=4, offset=20)])
+    verdict.numbers()
+    duplicated = [each for each in verdict.evidence() if each["kind"] == "duplicated"]
+    assert [each["words"] for each in duplicated[:1]] == ["a, 00:00:00: batch 3 and batch 3"]
+    assert [[entry["offset"] for entry in each["entries"]] for each in duplicated] == [[n, 10 + n] for n in range(5)]
+    [conflict] = [each for each in verdict.evidence() if each["kind"] == "conflicting"]
+    assert conflict["words"] == "a, 00:00:00: 1 in batch 3, 9 in batch 4"
+
+
+def test_what_is_lost_or_awaited_is_named():
+    verdict = RunningVerdict()
+    sent(verdict, (0, "a"), (1, "b"))
+    verdict.close(WINDOW)
+    verdict.numbers()
+    found = {each["kind"]: each["words"] for each in verdict.evidence()}
+    assert found == {"lost": "a, 00:00:00: in no batch", "awaited": "b, 00:00:05: sent, and not readable yet"}
+    verdict.add([row(0, "a")])
+    verdict.numbers()
+    assert [each["kind"] for each in verdict.evidence()] == ["awaited"]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labs.room.possible import ORDERS, STRIKES
+from labs.room.orders import ORDERS, STRIKES
 from labs.room.script import CONDITIONS, SHORT, TWO_STAGES, WITHOUT_MARKER, Do, Until, as_json, random_script
 from labs.room.state import STAGE_NAMES, empty_state
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,10 @@ import pytest
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
-from labs.equipment.eventually import eventually
-from labs.room.live import recorded_room
-from labs.room.publish import recording_script, script
+from labs.equipment.waiting import eventually
 from labs.room.recording import load_recording
-from labs.room.state import KEYS, empty_state
-from labs.room.view import RoomView, first_and_last
-from labs.room.words import NUMBERS, ORDERS
+from labs.room.state import KEYS, NUMBERS, ORDERS, empty_state
+from labs.room.view import RoomView, first_and_last, recorded_room, recording_page, recording_script, view_script
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.long
@@ -108,8 +107,9 @@ def everything() -> dict[str, Any]:
     state["executors"] = {"wanted": 3, "running": 2}
     state["network"] = {"cut": True, "hold": "held", "held_epoch": 45}
     next(each for each in state["log"]["entries"][::-1] if each["kind"] == "row")["copy"] = True
-    state["message"] = "kill-executor: there is none just now"
-    state["report"] = {**state["verdict"], "verdict": "valid", "summary": ""}
+    state["message"] = "kill-executor: no executor runs just now"
+    state["waiting"] = "driver 8 is frozen"
+    state["possible"] += ["kill-driver rows", "kill-driver commit"]
     return state
 
 
@@ -117,7 +117,9 @@ def test_every_key_of_the_state_is_drawn(live):
     state = everything()
     browser = live(state)
     verdict, log = state["verdict"], state["log"]
-    assert texts(browser, ".eo-verdict-word") == ["✓valid"]
+    assert texts(browser, ".eo-verdict .eo-title") == ["Running verdict"]
+    assert texts(browser, ".eo-verdict-word") == ["✓valid so far"]
+    assert texts(browser, ".eo-waits") == [f"{verdict['awaited']} waiting: driver 8 is frozen"]
     assert texts(browser, ".eo-counts .eo-figure") == [str(verdict[name]) for name in NUMBERS]
     assert texts(browser, "[data-order=choose-stage]") == state["stage"]["names"]
     assert texts(browser, "[aria-pressed=true][data-order=choose-stage]") == ["+ batch marker"]
@@ -147,23 +149,27 @@ def test_every_key_of_the_state_is_drawn(live):
         for each in browser.find_elements(By.CSS_SELECTOR, ".eo-reader-committed .eo-cell")
     }
     assert browser.find_elements(By.CSS_SELECTOR, ".eo-reader-uncommitted .eo-cell[data-state=aborted]")
-    assert len(texts(browser, ".eo-batch")) == len(state["batches"])
+    assert len(texts(browser, ".eo-batch")) == min(5, len(state["batches"]))
     assert texts(browser, ".eo-chart .eo-figure") == [
         str(round(each))
         for each in (state["traffic"]["per_second"], state["counted"]["per_second"], state["counted"]["behind"])
     ]
     assert texts(browser, ".eo-chronicle .eo-what") == [each["words"] for each in state["chronicle"][::-1]]
     assert texts(browser, ".eo-mark") == [str(each["number"]) for each in state["chronicle"]]
-    assert texts(browser, ".eo-message") == [state["message"]]
-    assert "final report: valid" in texts(browser, ".eo-report")[0]
+    assert texts(browser, ".eo-message span") == [state["message"]]
     tell(browser, time=50.0, possible=[], message="")
     assert browser.find_elements(By.CSS_SELECTOR, ".eo-order[aria-disabled=false]") == []
-    assert texts(browser, ".eo-message") == [""]
+    assert not browser.find_element(By.CSS_SELECTOR, ".eo-message").is_displayed()
+    tell(browser, report={**verdict, "verdict": "invalid", "lost": 7, "summary": ""})
+    assert texts(browser, ".eo-verdict .eo-title") == ["Final verdict"]
+    assert (texts(browser, ".eo-verdict-word"), texts(browser, ".eo-count-lost .eo-figure")) == (["✕invalid"], ["7"])
 
 
 def test_copies_are_marked_and_the_verdict_says_it_in_a_word_and_a_sign(live):
     browser = live(state_of(CHECKPOINT, 10.5))
     assert texts(browser, ".eo-verdict-word") == ["✕invalid"]
+    pinned = [each["words"] for each in state_of(CHECKPOINT, 10.5)["evidence"]]
+    assert texts(browser, ".eo-piece") == pinned == [each for each in pinned if "batch 41 and batch 41" in each]
     copies = texts(browser, ".eo-map .eo-cell[data-copy=true] .eo-cell-client")
     assert copies
     assert all("2×" in each for each in copies)
@@ -192,15 +198,14 @@ def test_each_button_sends_its_order_and_none_when_it_is_impossible(live):
     for order, arguments in ONES:
         button(browser, order).click()
         assert sent(browser) == [{"do": order, **arguments}]
-    button(browser, "wake-driver", 1).click()
-    button(browser, "start-broker", 1).click()
-    button(browser, "choose-stage", 1).click()
-    assert sent(browser) == [
-        {"do": "wake-driver", "driver": 8},
-        {"do": "start-broker", "broker": 1},
-        {"do": "choose-stage", "stage": "checkpoint"},
-    ]
-    assert not button(browser, "wake-driver", 0).is_displayed(), "nothing is to be woken"
+    button(browser, "wake-driver").click()
+    button(browser, "start-broker").click()
+    assert sent(browser) == [{"do": "wake-driver", "driver": 8}, {"do": "start-broker", "broker": 1}]
+    for at, moment in (("rows", "Kill in mid-rows"), ("commit", "Kill after its commit")):
+        aimed = browser.find_element(By.CSS_SELECTOR, f"[data-at={at}]")
+        assert aimed.text == moment
+        aimed.click()
+        assert sent(browser) == [{"do": "kill-driver", "at": at}]
     tell(browser, possible=[])
     for order, _ in [*ONES, ("choose-stage", {})]:
         assert button(browser, order).get_attribute("aria-disabled") == "true"
@@ -209,15 +214,114 @@ def test_each_button_sends_its_order_and_none_when_it_is_impossible(live):
     assert "not possible now" in button(browser, "finish").get_attribute("title")
 
 
-@pytest.mark.parametrize(
-    ("order", "number", "ordered"), [("freeze-driver", 0, {"driver": 7}), ("choose-stage", 1, {"stage": "checkpoint"})]
-)
-def test_a_button_that_moves_while_it_is_held_down_is_pressed(live, order, number, ordered):
+def test_a_new_act_can_be_cancelled_while_there_is_something_to_lose(live):
     browser = live(everything())
-    ActionChains(browser).click_and_hold(button(browser, order, number)).perform()
+    act, cancel = ".eo-act", browser.find_element(By.CSS_SELECTOR, ".eo-cancel")
+    assert not cancel.is_displayed()
+    button(browser, "choose-stage", 1).click()
+    eventually(lambda: texts(browser, act) == ["new act in 2 s"])
+    cancel.click()
+    eventually(lambda: texts(browser, act) == ["act 1"])
+    button(browser, "choose-stage", 2).click()
+    eventually(lambda: texts(browser, act) == ["act 1"], 20)
+    assert sent(browser) == [{"do": "choose-stage", "stage": "+ idempotent producer"}]
+    tell(browser, traffic={"on": False, "rate": 40, "sent": 0, "per_second": 0.0})
+    button(browser, "choose-stage", 1).click()
+    assert sent(browser) == [{"do": "choose-stage", "stage": "checkpoint"}]
+
+
+def test_a_button_that_moves_while_it_is_held_down_is_pressed(live):
+    browser = live(everything())
+    ActionChains(browser).click_and_hold(button(browser, "freeze-driver")).perform()
     browser.execute_script("document.querySelector('.eo-room').style.marginTop = '10em'")
     ActionChains(browser).release().perform()
-    assert sent(browser) == [{"do": order, **ordered}]
+    assert sent(browser) == [{"do": "freeze-driver", "driver": 7}]
+
+
+def test_a_double_click_strikes_once_and_no_row_moves_when_a_driver_is_killed(live):
+    browser = live(everything())
+    ActionChains(browser).double_click(button(browser, "kill-driver")).perform()
+    assert sent(browser) == [{"do": "kill-driver", "driver": 7}]
+    place = button(browser, "kill-driver").location
+    killed = {**everything()["drivers"][0], "state": "killed"}
+    tell(browser, drivers=[killed, {"number": 9, "state": "starting", "batch": None, "epoch": None}])
+    assert button(browser, "kill-driver").location == place
+    assert texts(browser, ".eo-slots .eo-name") == ["driver 9"]
+    assert texts(browser, ".eo-fold summary") == ["drivers that have ended: 1"]
+    ActionChains(browser).pause(1).click(button(browser, "kill-driver")).perform()
+    assert sent(browser) == [{"do": "kill-driver", "driver": 9}]
+
+
+def test_a_piece_of_evidence_leads_to_both_its_records_and_back(live):
+    state = state_of(CHECKPOINT, 10.5)
+    browser = live(state)
+    later = state["log"]["end"] + 400  # the copies are long out of sight
+    tell(browser, log={"end": later, "stable": later, "entries": []})
+    assert texts(browser, ".eo-cell[data-found=true]") == []
+    button_of_copies = browser.find_element(By.CSS_SELECTOR, ".eo-count-duplicated")
+    button_of_copies.click()
+    first = state["evidence"][0]["entries"]
+    eventually(lambda: len(texts(browser, ".eo-map .eo-cell[data-found=true]")) == 2)
+    assert len(texts(browser, ".eo-map .eo-cell[data-copy=true]")) >= 1
+    assert [entry["batch"] for entry in first] == [41, 41]
+    newest = browser.find_element(By.CSS_SELECTOR, ".eo-newest")
+    assert newest.text.endswith(" newer")
+    newest.click()
+    eventually(lambda: newest.text == "newest")
+    browser.find_element(By.CSS_SELECTOR, ".eo-earlier").click()
+    eventually(lambda: newest.text.endswith(" newer"))
+
+
+def test_a_copy_and_its_original_flash_together_unless_motion_is_unwanted(live):
+    browser = live(state_of(CHECKPOINT, 8.4))
+    tell(browser, log=state_of(CHECKPOINT, 9.0)["log"])
+    browser.execute_async_script(DRAWN)
+    flashing = browser.find_elements(By.CSS_SELECTOR, ".eo-map .eo-cell.eo-flash")
+    assert {each.get_attribute("data-copy") for each in flashing} == {"true", "false"}
+    assert flashing[0].value_of_css_property("animation-name") == "eo-flash"
+    features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": features})
+    assert flashing[0].value_of_css_property("animation-name") == "none"
+
+
+def test_the_three_steps_say_where_one_is(live):
+    browser = live({**empty_state(), "possible": list(ORDERS), "waiting": "driver 1 is starting, about 20 s"})
+    now = ".eo-steps [aria-current=step]"
+    assert texts(browser, now) == ["1Start traffic"]
+    assert texts(browser, ".eo-verdict-word") == ["?no verdict yet"]
+    assert texts(browser, ".eo-waits") == ["Waiting: driver 1 is starting, about 20 s"]
+    start = button(browser, "start-traffic")
+    assert start.value_of_css_property("background-color") == "rgba(10, 92, 148, 1)"
+    state = everything()
+    tell(browser, traffic=state["traffic"], chronicle=[])
+    assert texts(browser, now) == ["2Kill the driver"]
+    tell(browser, chronicle=state["chronicle"])
+    assert texts(browser, now) == ["3Watch the verdict"]
+
+
+def test_marks_that_would_overlap_are_one_mark(live):
+    state = everything()
+    one = state["chronicle"][0]
+    strikes = [{**one, "number": number, "time": time} for number, time in enumerate((7, 30, 30.5, 31, 50), 1)]
+    browser = live({**state, "chronicle": strikes})
+    assert texts(browser, ".eo-mark") == ["1", "2–4", "5"]
+
+
+@pytest.mark.parametrize(("width", "least", "most"), [(1920, 19, 21), (1280, 14, 16)])
+def test_the_text_grows_with_the_page_and_by_hand_and_is_never_tiny(live, browser, width, least, most):
+    browser.set_window_size(width, 900)
+    live(everything())
+    size = "return parseFloat(getComputedStyle(document.querySelector('.eo-sheet')).fontSize)"
+    fits = browser.execute_script(size)
+    assert least <= fits <= most
+    smaller, larger = browser.find_elements(By.CSS_SELECTOR, ".eo-sizes button")
+    larger.click()
+    assert browser.execute_script(size) > fits
+    for _ in range(9):
+        smaller.click()
+    tiny = "return [...document.querySelectorAll('.eo-room *')].filter((e) => e.clientWidth && [...e.childNodes].some("
+    tiny += "(n) => n.nodeType == 3) && parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.className)"
+    assert browser.execute_script(tiny) == []
 
 
 def test_each_of_two_drivers_can_be_frozen(live):
@@ -232,10 +336,10 @@ def test_a_spare_that_is_wanted_and_not_warm_yet_can_be_given_up(live):
     starting = {"number": 8, "state": "starting", "batch": None, "epoch": None}
     browser = live({**everything(), "drivers": [everything()["drivers"][0], starting], "spare": True})
     assert button(browser, "keep-spare").get_attribute("aria-pressed") == "true"
-    button(browser, "keep-spare").click()
+    button(browser, "keep-spare").send_keys(Keys.ENTER)
     assert sent(browser) == [{"do": "keep-spare", "on": False}]
     tell(browser, spare=False)
-    button(browser, "keep-spare").click()
+    button(browser, "keep-spare").send_keys(Keys.ENTER)
     assert sent(browser) == [{"do": "keep-spare", "on": True}]
 
 
@@ -248,6 +352,9 @@ def test_the_rate_is_sent_when_it_is_chosen_and_not_changed_under_the_hand(live)
     assert rate.get_attribute("value") == "25"
     rate.send_keys(Keys.ENTER)
     assert sent(browser) == [{"do": "set-rate", "rate": 25}]
+    rate.send_keys(Keys.CONTROL, "a")
+    rate.send_keys("-5", Keys.ENTER)
+    assert sent(browser) == [{"do": "set-rate", "rate": -5}], "the room says why it refuses that"
 
 
 def press(browser, *keys: str) -> None:
@@ -258,7 +365,7 @@ def press(browser, *keys: str) -> None:
 def test_keyboard_alone_suffices_and_keeps_its_place(live):
     browser = live(everything())
     reached = []
-    for _ in range(60):
+    for _ in range(80):
         press(browser, Keys.TAB)
         order = browser.execute_script(
             "return document.activeElement.dataset.order ?? document.activeElement.className"
@@ -272,8 +379,8 @@ def test_keyboard_alone_suffices_and_keeps_its_place(live):
     assert sent(browser) == [{"do": "freeze-driver", "driver": 7}]
     frozen = {**everything()["drivers"][0], "state": "frozen"}
     tell(browser, drivers=[frozen], possible=["wake-driver"])
-    assert browser.execute_script("return document.activeElement.dataset.order") == "freeze-driver", "the focus is gone"
-    press(browser, Keys.TAB, Keys.ENTER)
+    assert browser.execute_script("return document.activeElement.dataset.order") == "wake-driver", "the focus is gone"
+    press(browser, Keys.ENTER)
     assert sent(browser) == [{"do": "wake-driver", "driver": 7}]
 
 
@@ -349,7 +456,7 @@ def test_a_recording_plays_at_its_speed_pauses_and_plays_to_its_end(played):
     play.send_keys(Keys.SPACE)
     eventually(lambda: clock(browser) == seconds, 20)
     eventually(lambda: shows(browser, first_and_last(load_recording(MARKER))[1]), 20)
-    assert "final report: valid" in texts(browser, ".eo-report")[0]
+    assert texts(browser, ".eo-verdict .eo-title") == ["Final verdict"]
     wait_for(browser, "return document.querySelector('.eo-play').textContent === 'Play'")
     play.click()
     wait_for(browser, "return parseFloat(document.querySelector('.eo-clock').textContent) < 30")
@@ -409,7 +516,7 @@ def test_on_a_published_page_two_recordings_and_a_room_become_live(browser, tmp_
     stills = [recorded_room(MARKER).as_html(), recorded_room(CHECKPOINT).as_html()]
     stills.append(RoomView(ShownRoom(state_of(MARKER, 9.2))).as_html())
     sources = [recording_script(path.stem, ROOT) for path in (MARKER, CHECKPOINT)]
-    for name, text in zip(("one.js", "two.js", "room.js"), [*sources, script()], strict=True):
+    for name, text in zip(("one.js", "two.js", "room.js"), [*sources, view_script()], strict=True):
         (tmp_path / name).write_text(text)
     scripts = "".join(f"<script src={name}></script>" for name in ("one.js", "two.js", "room.js"))
     page = "<!DOCTYPE html><html lang=en><meta charset=utf-8><title>A lesson</title><main><h1>A lesson</h1>{}</main>{}"
@@ -424,8 +531,31 @@ def test_on_a_published_page_two_recordings_and_a_room_become_live(browser, tmp_
         browser.execute_script(end, each)
         assert float(each.get_attribute("max") or 0) == load_recording(path)["seconds"]
     browser.execute_async_script(DRAWN)
-    assert texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid"]
+    assert texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid so far"]
     assert (complaints(browser), findings_of_axe(browser)) == ([], [])
+
+
+def test_a_recording_plays_from_one_file(browser, tmp_path):
+    (tmp_path / "room.html").write_text(recording_page(load_recording(CHECKPOINT)))
+    browser.get((tmp_path / "room.html").as_uri())
+    wait_for(browser, "return document.querySelector('.eo-seek')")
+    for time in (40.0, 8.0):
+        seek(browser, time)
+        assert shows(browser, state_of(CHECKPOINT, time)), time
+    assert (len(texts(browser, "h1")), len(texts(browser, "[role=main]"))) == (1, 1)
+    assert (complaints(browser), findings_of_axe(browser)) == ([], [])
+
+
+def test_a_state_of_an_older_notebook_can_be_shown(browser, tmp_path):
+    state = {key: value for key, value in empty_state().items() if key not in ("evidence", "waiting")}
+    still = RoomView(ShownRoom(empty_state())).as_html()
+    still = re.sub(r'data-room="[^"]*"', f'data-room="{escape(json.dumps({"state": state}))}"', still)
+    page = "<!DOCTYPE html><html lang=en><meta charset=utf-8><title>A lesson</title><main>{}</main><script>{}</script>"
+    (tmp_path / "page.html").write_text(page.format(still, view_script()))
+    browser.get((tmp_path / "page.html").as_uri())
+    browser.execute_async_script(DRAWN)
+    assert texts(browser, ".eo-verdict-word") == ["?no verdict yet"]
+    assert complaints(browser) == []
 
 
 def test_in_a_jupyterlab(browser, jupyterlab):
@@ -437,7 +567,7 @@ def test_in_a_jupyterlab(browser, jupyterlab):
     ]
     jupyterlab.open(browser, cells, "room.ipynb")
     jupyterlab.run(browser)
-    wait_for(browser, "return document.querySelector('.eo-message')?.textContent.startsWith('tick')")
+    wait_for(browser, "return document.querySelector('.eo-message span')?.textContent.startsWith('tick')")
     assert texts(browser, ".eo-verdict-word") == ["✕invalid"]
     button(browser, "kill-broker").send_keys(Keys.ENTER)
     command = "window.jupyterapp.commands.execute(arguments[0], arguments[1])"

@@ -1,5 +1,5 @@
-// The operations room. It shows the state that Python hands it, in Python's words, and decides nothing.
-// First, what all parts are made with. Nodes are kept and changed where they stand, so that none is lost while it is used.
+// The operations room. It shows Python's state in Python's words, and decides nothing.
+// This file has the helpers of all parts. A DOM node is updated in place, so that it keeps the focus while it is used.
 
 function made(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -23,12 +23,12 @@ function mark(element, name, value) {
   if (element.getAttribute(name) !== `${value}`) element.setAttribute(name, value);
 }
 
-// "{delivered} of {expected}" with values in the place of the names; none is shown as a dash.
+// Fills values into "{delivered} of {expected}"; a value that is null becomes a dash.
 function filled(template, values) {
   return template.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "–");
 }
 
-// One child for each item, in their order. A child stays as long as its item's key does.
+// Makes one child for each item, in order. A child stays while there is an item with its key.
 function keep(parent, items, keyOf, make, update) {
   const kept = (parent.kept ??= new Map());
   const wanted = new Set(items.map(keyOf));
@@ -55,31 +55,41 @@ function part(name, title, ...children) {
   return made("div", { class: `eo-part eo-${name}`, role: "group", "aria-label": title }, heading, ...children);
 }
 
-// A button that is disabled stays where it is and keeps the focus, but does nothing. One that moves while it is held
-// down is pressed all the same.
+// A disabled button keeps its place and the focus, but does nothing. A button that moves while the mouse is down still
+// gets the click.
 function onPress(button, act) {
-  button.addEventListener("click", () => {
-    if (button.getAttribute("aria-disabled") !== "true") act();
+  button.addEventListener("click", (event) => {
+    if (button.getAttribute("aria-disabled") !== "true") act(event);
   });
   button.addEventListener("pointerdown", (event) => button.setPointerCapture(event.pointerId));
 }
 
-// A button that gives an order.
-function orderButton(room, name, argumentsOf = () => ({})) {
-  const button = made("button", { type: "button", class: "eo-order", "data-order": name }, room.words.orders[name].label);
-  onPress(button, () => room.send({ do: name, ...argumentsOf() }));
+// A button that gives an order; of several orders, the one that is for its target's state. A double click is one press.
+function orderButton(room, names, argumentsOf = () => ({}), label = "") {
+  const button = made("button", { type: "button", class: "eo-order", "data-order": names[0] });
+  Object.assign(button, { names, label });
+  onPress(button, (event) => {
+    if (event.detail < 2) room.send({ do: button.dataset.order, ...argumentsOf() });
+  });
+  button.addEventListener("keydown", (event) => {
+    if (event.repeat) event.preventDefault(); // a key that is held down is one order, too
+  });
   return button;
 }
 
-// Whether the button can be used: the order is possible, and its target (if it has one) is in a state that it is for.
+// Enables the button if its order is possible, and its target, if it has one, is in a state that the order is for.
 function allow(room, button, state, target = null) {
-  const order = room.words.orders[button.dataset.order];
-  const fits = !order.states.length || order.states.includes(target?.state);
-  const possible = fits && state.possible.includes(button.dataset.order);
-  const hint = filled(order.hint, target ?? {});
-  const said = possible ? hint : filled(room.words.texts.impossible, { hint });
-  mark(button, "data-fits", fits);
+  const { orders, texts } = room.words;
+  const fits = (name) => !orders[name].states.length || orders[name].states.includes(target?.state);
+  const name = button.names.find(fits) ?? button.dataset.order;
+  const order = orders[name];
+  const possible = fits(name) && state.possible.includes(button.dataset.at ? `${name} ${button.dataset.at}` : name);
+  const hint = button.label ? texts[`${button.label}_hint`] : filled(order.hint, target ?? {});
+  const said = possible ? hint : filled(texts.impossible, { hint });
+  const label = button.label ? texts[button.label] : order.label;
+  say(button, label);
+  mark(button, "data-order", name);
   mark(button, "aria-disabled", !possible);
   mark(button, "title", said);
-  mark(button, "aria-label", `${order.label}: ${said}`);
+  mark(button, "aria-label", `${label}: ${said}`);
 }

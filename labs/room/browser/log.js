@@ -1,9 +1,29 @@
-// --- The heart: the log of the sink's topic by offset, and below it what two readers see
+// --- Centre: the log of the sink's topic by offset, and below it the results that two readers see
 
-const MOST = 48; // entries that the state holds
-const READER_SHOWS = 32;
+const REMEMBERED = 5000; // entries of the log that can be scrolled back to
+const READER_SHOWS = 48;
+const LINE = 5.1; // em: the height of a line of the log, as in the style
 
-// Entries that lie together and belong together: a transaction with the control record that ends it.
+// The entries that were seen, by offset: the state has only the newest ones.
+function historyOf() {
+  const entries = new Map();
+  let end = 0;
+  return {
+    get: (offset) => entries.get(offset),
+    add: (found) => found.forEach((entry) => entries.has(entry.offset) || entries.set(entry.offset, entry)),
+    take(log) {
+      if (log.end < end) entries.clear(); // another act, or an earlier moment of a recording
+      end = log.end;
+      log.entries.forEach((entry) => entries.set(entry.offset, entry));
+      for (const offset of entries.keys()) {
+        if (entries.size <= REMEMBERED) break;
+        entries.delete(offset);
+      }
+    },
+  };
+}
+
+// Groups neighbours that belong together: the records of a transaction, and the control record that ends it.
 function grouped(entries) {
   const groups = [];
   let last = null;
@@ -29,8 +49,8 @@ function entryWords(room, entry) {
   return filled(template, { ...entry, state }) + (entry.copy ? texts.copy : "");
 }
 
-function newCell() {
-  const node = made("div", { class: "eo-cell" });
+function newCell(arrives = false) {
+  const node = made("div", { class: arrives ? "eo-cell eo-arrives" : "eo-cell" });
   node.parts = { count: made("span", { class: "eo-cell-count" }), client: made("span", { class: "eo-cell-client" }) };
   node.append(node.parts.count, node.parts.client);
   return node;
@@ -57,33 +77,72 @@ function logPart(room) {
   const stable = made("div", { class: "eo-stable" }, made("span"));
   const numbers = made("div", { class: "eo-layer" });
   const map = made("div", { class: "eo-map", role: "img" }, bands, cells, numbers, stable);
+  const view = made("div", { class: "eo-window" }, map);
   const marker = made("span", { class: "eo-marker" });
+  const [earlier, later, newest] = ["earlier", "later", "newest"].map((name) => made("button", { type: "button", class: `eo-${name}` }, texts[name]));
   const readers = ["committed", "uncommitted"].map((name) => {
     const count = made("span", { class: "eo-reader-count" });
     const chips = made("div", { class: "eo-chips", "aria-hidden": "true" });
     const label = made("div", { class: "eo-reader-name" }, made("code", {}, texts[name]), " ", count);
     return { name, count, chips, element: made("div", { class: `eo-reader eo-reader-${name}` }, label, chips) };
   });
-  const element = part("log", texts.log, map, ...readers.map((each) => each.element));
+  const key = made("dl", {}, ...room.words.key.flatMap(([term, tip]) => [made("dt", {}, term), made("dd", {}, tip)]));
+  const element = part("log", texts.log, view, ...readers.map((each) => each.element), made("details", { class: "eo-key" }, made("summary", {}, texts.key), key));
   element.firstChild.classList.add("eo-row", "eo-log-head");
-  element.firstChild.replaceChildren(made("span", {}, made("b", {}, texts.log), ` ${texts.log_hint}`), marker);
+  element.firstChild.replaceChildren(made("span", {}, made("b", {}, texts.log), ` ${texts.log_hint}`), marker, made("div", { class: "eo-row eo-scroll" }, earlier, later, newest));
   let columns = 24;
-  let lines = 3;
+  let lines = 4;
+  let from = null; // the offset that is shown first; null: the newest are shown
+  let found = new Set(); // the offsets of the evidence that was asked for
+  let [top, lastTop, end, seen] = [0, 0, 0, Infinity]; // lines; offsets
 
+  // A copy and its original flash together.
+  function flash(cell) {
+    cell.classList.remove("eo-flash");
+    requestAnimationFrame(() => cell.classList.add("eo-flash"));
+  }
 
-  // Where an offset lies: lines of as many columns as there is room for, the newest line at the bottom.
+  function scrollTo(line) {
+    from = line >= lastTop ? null : Math.max(0, line) * columns;
+    room.redraw("log");
+  }
+  onPress(earlier, () => scrollTo(top - Math.max(1, lines - 1)));
+  onPress(later, () => scrollTo(top + Math.max(1, lines - 1)));
+  onPress(newest, () => scrollTo(Infinity));
+
+  // Shows the records of a piece of evidence; without any, the newest records.
+  room.showInLog = (entries) => {
+    room.history.add(entries);
+    found = new Set(entries.map((entry) => entry.offset));
+    scrollTo(entries.length ? Math.floor(Math.min(...found) / columns) - 1 : Infinity);
+  };
+
+  // The place of an offset: each line has as many columns as fit. The newest line is at the bottom.
   function draw(state) {
-    const { end, entries } = state.log;
-    const top = Math.max(0, Math.floor(end / columns) - lines + 1);
+    if (state.log.end < end) [from, found, seen] = [null, new Set(), Infinity];
+    end = state.log.end;
+    lastTop = Math.max(0, Math.floor(end / columns) - lines + 1);
+    top = from === null ? lastTop : Math.min(lastTop, Math.floor(from / columns));
     const at = (offset) => [Math.floor(offset / columns) - top, offset % columns];
-    const shown = entries.filter((entry) => entry.offset >= top * columns).slice(-MOST);
+    const after = Math.min(end, (top + lines) * columns);
+    const shown = [];
+    for (let offset = top * columns; offset < after; offset += 1) if (room.history.get(offset)) shown.push(room.history.get(offset));
 
-    keep(cells, shown, (entry) => entry.offset, newCell, (node, entry) => {
+    keep(cells, shown, (entry) => entry.offset, (entry) => newCell(entry.offset >= seen), (node, entry) => {
       showCell(room, node, entry);
+      mark(node, "data-found", found.has(entry.offset));
       const [line, column] = at(entry.offset);
       node.style.gridRow = line * 3 + 2;
       node.style.gridColumn = column + 1;
     });
+    for (const copy of shown.filter((entry) => entry.copy && entry.offset >= seen)) {
+      for (const entry of shown) if (entry.window === copy.window && entry.ip === copy.ip) flash(cells.kept.get(entry.offset));
+    }
+    seen = end;
+    mark(earlier, "aria-disabled", top === 0);
+    mark(later, "aria-disabled", from === null);
+    mark(newest, "aria-disabled", from === null);
+    say(newest, from === null ? texts.newest : filled(texts.newer, { number: end - after }));
     const pieces = grouped(shown).flatMap((group) => {
       const found = [];
       for (const { offset } of group.entries) {
@@ -113,17 +172,20 @@ function logPart(room) {
       node.style.gridRow = at(offset)[0] * 3 + 3;
       node.style.gridColumn = "1 / span 2";
     });
-    drawStable(state.log, at, top);
+    drawStable(state.log, at);
 
     const now = grouped(shown).at(-1);
     const last = now ? filled(texts[now.batch === null ? "transaction_of_none" : "transaction"], { ...now, sign: "", state: signs.entries[now.state][1] }) : texts.log_empty;
     mark(map, "aria-label", filled(texts.log_words, { ...state.log, last }));
-    say(marker, state.marker ? filled(texts.marker, state.marker) : texts.no_marker);
+    const without = state.stage.name === room.words.with_marker ? texts.no_marker_yet : texts.no_marker;
+    say(marker, state.marker ? filled(texts.marker, state.marker) : without);
     drawReaders(state);
   }
 
-  function drawStable(log, at, top) {
+  function drawStable(log, at) {
     const [line, column] = at(Math.max(log.stable, top * columns));
+    mark(stable, "data-hidden", line >= lines);
+    if (line >= lines) return;
     stable.style.gridRow = `${line * 3 + 2} / span 2`;
     stable.style.gridColumn = `${column + 1}`;
     mark(stable, "data-behind", log.stable < log.end);
@@ -139,19 +201,20 @@ function logPart(room) {
     };
     for (const { name, count, chips } of readers) {
       say(count, filled(texts.sees, { count: state.readers[name] }));
-      keep(chips, seen[name].slice(-READER_SHOWS).reverse(), (entry) => entry.offset, newCell, (node, entry) => showCell(room, node, entry));
+      keep(chips, seen[name].slice(-READER_SHOWS).reverse(), (entry) => entry.offset, () => newCell(), (node, entry) => showCell(room, node, entry));
     }
   }
 
+  // The log has as many lines as its place has room for.
   const sizes = new ResizeObserver(() => {
     const em = parseFloat(getComputedStyle(map).fontSize);
     const fits = map.clientWidth / (em * 2.3);
-    columns = [24, 16, 12].find((each) => each <= fits) ?? 8;
-    lines = Math.ceil(MOST / columns) + 1;
+    columns = [32, 24, 16, 12].find((each) => each <= fits) ?? 8;
+    lines = Math.max(2, Math.floor((view.clientHeight + 2) / (em * LINE)));
     map.style.setProperty("--columns", columns);
     map.style.setProperty("--lines", lines);
     room.redraw("log");
   });
-  sizes.observe(map);
-  return { element, keys: ["log", "readers", "marker"], draw, end: () => sizes.disconnect() };
+  sizes.observe(view);
+  return { element, keys: ["log", "readers", "marker", "stage"], draw, end: () => sizes.disconnect() };
 }

@@ -1,4 +1,4 @@
-// --- A recording: frames of [time, what changed], played without a kernel
+// --- A recording: frames of [time, changes], played without a kernel
 
 const SPEEDS = [0.5, 1, 2, 4];
 
@@ -11,7 +11,9 @@ function playerPart(room, recording) {
   const slider = made("input", { type: "range", class: "eo-seek", min: "0", max: `${seconds}`, step: "0.1", "aria-label": texts.position });
   const clock = made("span", { class: "eo-clock" });
   const speeds = made("div", { class: "eo-row eo-speeds", role: "group", "aria-label": texts.speed });
-  const element = part("player", `${texts.recording}: ${recording.title}`, made("div", { class: "eo-row" }, play, previous, next, slider, clock, speeds));
+  const heading = `${texts.recording}: ${recording.title}`;
+  const element = part("player", heading, made("div", { class: "eo-row" }, play, previous, next, slider, clock, speeds, sizeButtons(room)));
+  if (!document.querySelector("h1")) element.firstChild.replaceWith(made("h1", { class: "eo-title" }, heading));
   const strikes = firstSeen(frames);
   let [state, shown, at, speed, playing, ticked] = [{}, -1, 0, 1, 0, 0]; // shown: the last frame; playing: the browser's number
 
@@ -24,7 +26,7 @@ function playerPart(room, recording) {
     speeds.append(button);
   }
 
-  // Shows the state at a time. Backwards means from the start again: a frame knows only what it changed.
+  // Shows the state at a time. To go back, it applies all frames from the start, since a frame holds only changes.
   function show(time) {
     at = Math.min(seconds, Math.max(0, time));
     if (shown >= 0 && frames[shown][0] > at) [state, shown] = [{}, -1];
@@ -33,6 +35,7 @@ function playerPart(room, recording) {
     while (shown + 1 < frames.length && (shown < 0 || frames[shown + 1][0] <= at)) {
       shown += 1;
       Object.assign(state, frames[shown][1]);
+      if (frames[shown][1].log) room.history.take(frames[shown][1].log);
       Object.keys(frames[shown][1]).forEach((key) => changed.add(key));
       if (frames[shown][0] > at - SPAN) room.sample(state);
     }
@@ -84,7 +87,7 @@ function playerPart(room, recording) {
   return { element, keys: [], draw() {}, begin: () => show(0), end: pause };
 }
 
-// The times at which a strike is first on the chronicle.
+// The times at which each strike first appears in the chronicle.
 function firstSeen(frames) {
   const times = new Map();
   for (const [time, { chronicle = [] }] of frames) {

@@ -1,6 +1,18 @@
-// --- Bottom: what was struck, on an axis of time, and what came of it
+// --- Bottom: the strikes on an axis of time, and their consequences
 
 const SHORTEST = 60; // seconds that the axis shows at least
+const NEAR = 3; // percent of the axis, within which marks would overlap
+
+// Groups strikes whose marks would overlap; each group has one mark: 3–5.
+function together(chronicle, left) {
+  const groups = [];
+  for (const each of chronicle) {
+    const last = groups.at(-1);
+    if (last && left(each.time) - left(last[0].time) < NEAR) last.push(each);
+    else groups.push([each]);
+  }
+  return groups;
+}
 
 function strikesPart(room) {
   const { texts } = room.words;
@@ -24,14 +36,15 @@ function strikesPart(room) {
     keys: ["time", "chronicle"],
     draw({ time, chronicle }) {
       const span = Math.max(SHORTEST, room.seconds ?? time);
-      const left = (at) => `${decimal((100 * Math.min(at, span)) / span)}%`;
-      now.style.left = left(time);
+      const left = (at) => (100 * Math.min(at, span)) / span;
+      now.style.left = `${decimal(left(time))}%`;
       say(from, filled(texts.strike, { time: 0 }));
       say(to, filled(texts.strike, { time: rounded(span) }));
-      keep(marks, chronicle, (each) => each.number, () => made("span", { class: "eo-mark" }), (node, each) => {
-        node.style.left = left(each.time);
-        say(node, each.number);
-        mark(node, "title", each.words);
+      keep(marks, together(chronicle, left), (group) => group[0].number, () => made("span", { class: "eo-mark" }), (node, group) => {
+        const [first, last] = [group[0], group.at(-1)];
+        node.style.left = `${decimal(left(first.time))}%`;
+        say(node, first === last ? first.number : `${first.number}–${last.number}`);
+        mark(node, "title", group.map((each) => each.words).join("; "));
       });
       say(none, chronicle.length ? "" : texts.no_strikes);
       const newest = [...chronicle].sort((a, b) => b.number - a.number);
@@ -40,6 +53,8 @@ function strikesPart(room) {
         say(number, each.number);
         say(when, filled(texts.strike, { time: decimal(each.time) }));
         say(what, each.words);
+        if (node.told === "" && each.consequence) pulse(node);
+        node.told = each.consequence;
         say(consequence, each.consequence ? `→ ${each.consequence}` : texts.pending);
       });
     },

@@ -1,6 +1,6 @@
-// --- All of it
+// --- The whole view
 
-const KEYS = "time stage traffic counted batches drivers spare brokers executors network log marker readers verdict chronicle possible message report".split(" ");
+const KEYS = "time stage traffic counted batches drivers spare brokers executors network log marker readers verdict evidence waiting chronicle possible message report".split(" ");
 
 function render({ model, el }) {
   const recording = model.get("recording");
@@ -10,6 +10,7 @@ function render({ model, el }) {
   const room = {
     words: model.get("words"),
     live: model.get("live"),
+    history: historyOf(),
     seconds: recording && Math.max(recording.seconds, recording.frames.at(-1)[0]),
     send: (order) => model.send(order),
     sample: (known) => rates.sample(known),
@@ -17,7 +18,7 @@ function render({ model, el }) {
       state = known;
       changed.forEach((key) => room.redraw(key));
     },
-    // However much has changed since, the browser draws once a frame.
+    // Any number of changes is drawn at once, in the browser's next frame.
     redraw(key) {
       waiting.add(key);
       frame ||= requestAnimationFrame(draw);
@@ -27,6 +28,7 @@ function render({ model, el }) {
   const rates = ratesPart(room);
   const parts = {
     verdict: verdictPart(room),
+    evidence: evidencePart(room),
     stage: stagePart(room),
     traffic: trafficPart(room),
     messages: messagePart(room),
@@ -37,17 +39,17 @@ function render({ model, el }) {
     strikes: strikesPart(room),
   };
   if (recording) parts.player = playerPart(room, recording);
-  const root = made("div", { class: "eo-room", role: "group", "aria-label": room.words.texts.title });
+  else if (room.live) parts.intro = introPart(room);
+  const role = document.querySelector("main, [role=main]") ? "group" : "main";
+  const root = made("div", { class: "eo-room", role, "aria-label": room.words.texts.title });
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys would act on its cells
   const takeLive = () => root.classList.toggle("eo-live", (room.live = model.get("live")));
   takeLive();
   const box = (name, ...names) => made("div", { class: name }, ...names.flatMap((each) => parts[each]?.element ?? []));
-  const top = box("eo-top", "verdict", "traffic", "stage");
-  const right = box("eo-right", "log");
-  right.append(box("eo-work", "batches", "rates"), parts.strikes.element);
-  const body = box("eo-body", "lives");
-  body.append(right);
-  root.append(made("div", { class: "eo-inner" }, top, box("eo-bar", "player"), parts.messages.element, body));
+  parts.work = { element: box("eo-work", "batches", "rates"), keys: [], draw() {} };
+  const top = box("eo-top", "intro", "traffic", "verdict", "evidence", "stage");
+  const body = made("div", { class: "eo-body" }, box("eo-left", "lives"), box("eo-right", "log", "work", "strikes"));
+  root.append(made("div", { class: "eo-inner" }, made("div", { class: "eo-sheet" }, box("eo-bar", "player"), top, body), parts.messages.element));
 
   function draw() {
     frame = 0;
@@ -61,6 +63,8 @@ function render({ model, el }) {
     const event = `change:now_${key}`;
     const take = () => {
       state[key] = model.get(`now_${key}`);
+      if (key === "log") room.history.take(state.log);
+      if (key === "traffic") root.toggleAttribute("data-sent", state.traffic.sent > 0);
       room.redraw(key);
     };
     if (!recording) {

@@ -1,5 +1,6 @@
 // --- The work: batches, and the rates of the last minute
 
+const SHOWN_BATCHES = 5;
 const SPAN = 60; // seconds that a chart shows
 const [CHART_WIDTH, CHART_HEIGHT] = [240, 44];
 
@@ -18,7 +19,7 @@ function batchesPart(room) {
     keys: ["batches"],
     draw({ batches }) {
       say(none, batches.length ? "" : texts.no_batches);
-      keep(strip, batches, (each) => each.number, make, (node, each) => {
+      keep(strip, batches.slice(-SHOWN_BATCHES), (each) => each.number, make, (node, each) => {
         const [sign, word] = signs.batches[each.state];
         const [name, state, by, runs] = node.parts;
         mark(node, "data-state", each.state);
