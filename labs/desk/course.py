@@ -1,8 +1,9 @@
-"""The course as data: of each lesson its title, minutes, claim, predictions, exit ticket and changes to try.
+"""The course as data: title, minutes, claim, predictions, exit ticket and changes to try of each lesson.
 
-Read from `lessons/NN.toml`, one file a lesson. What a prediction's wrong answers are answered with stands there, and
-not in the lesson, where a student would read it before the run. A notebook for practice has predictions and nothing
-else; they are in `lessons/practice.toml`.
+Each lesson has a file `lessons/NN.toml`. It also holds the replies to wrong answers: in the lesson itself a student
+would read them before the run. The notebooks for practice only have predictions, in `lessons/practice.toml`.
+
+`reply_to_prediction` and `reply_to_ticket` make the replies, for the desk and for the site.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from typing import Any
 
 LESSONS = Path(__file__).parent / "lessons"
 PRACTICE = "practice"
+CORE = "core_90"  # the number of the lesson for a class of 90 minutes
 
 Option = str | int | float | bool
 
 
 class CourseError(ValueError):
-    """A lesson's data file is not what it should be."""
+    """A lesson's data file is wrong."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its answer. `options` is empty where any number may be said.
+    """A question with its answer. `options` is empty if the answer may be any number.
 
-    `replies` says for a wrong option, keyed by its text, what one who chooses it believes, and what refutes it.
+    `replies` maps the text of a wrong option to the belief behind it, and to what refutes that belief.
     """
 
     question: str
@@ -37,15 +39,28 @@ class Question:
     replies: dict[str, str] = field(default_factory=dict)
 
     def reply_to(self, said: Option) -> str:
-        """Return what a wrong answer is answered with, or nothing where nobody foresaw it."""
+        """Return the reply to a wrong answer, empty if there is none."""
         return self.replies.get(str(said), "")
+
+
+def reply_to_prediction(said: Option, found: Option, question: Question | None = None) -> str:
+    """Return the reply to a prediction: `said` is what the student predicted, `found` what the run has shown."""
+    if said == found:
+        return f"{found}. You said so."
+    reply = question.reply_to(said) if question else ""
+    return f"{found}. You said {said}{': ' + reply if reply else '.'}"
+
+
+def reply_to_ticket(question: Question, said: Option) -> str:
+    """Return the reply to an answer to a question of the exit ticket."""
+    return "Right." if said == question.answer else f"Incorrect. {question.reply_to(said)}"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What "Change this and rerun" asks for: in the cell that contains `cell`, `replace` becomes `by`.
+    """What "Change this and rerun" asks for: replace `replace` by `by` in the cell that contains `cell`.
 
-    Afterwards `expect`, a Python expression, is true in the kernel.
+    After the change the Python expression `expect` is true in the kernel.
     """
 
     cell: str
@@ -58,7 +73,7 @@ class Change:
 class Lesson:
     """One lesson. `minutes` are for a class that predicts and discusses.
 
-    `screen` is the question to project: in words of its own, the prediction with the number `on_screen`, from 1 on.
+    `screen` is the question to project: it rephrases prediction number `on_screen`, counted from 1.
     """
 
     number: str
@@ -74,16 +89,27 @@ class Lesson:
 
 @functools.cache
 def load_lessons(directory: Path = LESSONS) -> list[Lesson]:
-    """Return the lessons in their order. Raises CourseError."""
+    """Return the numbered lessons in their order. Raises CourseError."""
     return [_load(path) for path in sorted(directory.glob("[0-9][0-9].toml"))]
 
 
+@functools.cache
+def load_core(directory: Path = LESSONS) -> Lesson:
+    """Return the lesson for a class of 90 minutes, which stands for several of the others. Raises CourseError."""
+    return _load(directory / f"{CORE}.toml")
+
+
+def all_lessons() -> list[Lesson]:
+    """Return the numbered lessons, and that for a class of 90 minutes. Raises CourseError."""
+    return [*load_lessons(), load_core()]
+
+
 def find_lesson(number: str) -> Lesson:
-    """Return a lesson by its number, such as "02". Raises CourseError."""
-    for lesson in load_lessons():
+    """Return a lesson by its number, such as "02", or `CORE`. Raises CourseError."""
+    for lesson in all_lessons():
         if lesson.number == number:
             return lesson
-    raise CourseError(f"there is no lesson {number!r}; there are: {', '.join(each.number for each in load_lessons())}")
+    raise CourseError(f"there is no lesson {number!r}; there are: {', '.join(each.number for each in all_lessons())}")
 
 
 @functools.cache
@@ -100,11 +126,11 @@ def load_practice(directory: Path = LESSONS) -> tuple[Question, ...]:
 
 
 def find_prediction(question: str) -> tuple[str, Question | None]:
-    """Return (lesson's number, the prediction) of a question; ("", None) for one that is not of the course.
+    """Return the lesson's number and the prediction that has this question; ("", None) if the course has none.
 
     For a notebook for practice the number is `PRACTICE`.
     """
-    asked = {lesson.number: lesson.predictions for lesson in load_lessons()} | {PRACTICE: load_practice()}
+    asked = {lesson.number: lesson.predictions for lesson in all_lessons()} | {PRACTICE: load_practice()}
     for number, predictions in asked.items():
         for prediction in predictions:
             if prediction.question == question:
@@ -132,7 +158,7 @@ def _question(data: dict[str, Any]) -> Question:
 
 def _faults(lesson: Lesson) -> Iterator[str]:
     if not 1 <= lesson.on_screen <= max(1, len(lesson.predictions)):
-        yield f"there is no prediction {lesson.on_screen} to be put on the screen, of {len(lesson.predictions)}"
+        yield f"on_screen is {lesson.on_screen}; the lesson has predictions 1 to {len(lesson.predictions)}"
     yield from _faults_of((*lesson.predictions, *lesson.ticket))
 
 

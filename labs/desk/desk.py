@@ -1,9 +1,9 @@
-"""The student's desk: a folder of one's own with the lessons and exercises, their outputs removed.
+"""The student's desk: a folder with the student's own copy of lessons and exercises, without outputs.
 
-Guarantee: what a student changed is never overwritten. A lesson that the course has changed meanwhile is laid down
-anew if nobody touched it; otherwise the fresh one is laid beside it, as `NAME.fresh.ipynb`. So it is where something
-else has a lesson's name: a folder, a link that leads nowhere, a file that may not be read. Where it stops: two runs
-at once on one desk are not told apart.
+Guarantee: what a student changed is never overwritten. If the course has a new version of a lesson, it replaces the
+old one that the student did not change; otherwise it is put beside it, as `NAME.fresh.ipynb`. The same happens if
+something else has the lesson's name: a folder, a broken link, a file that cannot be read. Limitations: two runs at
+the same time on one desk may conflict.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from labs.desk.notes import MANIFEST
 from labs.exercises.catalogue import EXERCISES
-from labs.exercises.checker.source_code import NoSource, read_source
+from labs.exercises.checker.student_module import NoSource, read_source
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = ROOT / "notebooks"
@@ -33,18 +33,18 @@ class DeskError(ValueError):
 
 @dataclass
 class Laid:
-    """What laying out did, by the names of the files on the desk."""
+    """What `lay_out` did: the names of files on the desk, by what happened to them."""
 
     new: list[str] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)  # fresh ones beside what a student changed
-    same: list[str] = field(default_factory=list)  # was to be reset, and is as the course has it
-    kept: list[str] = field(default_factory=list)  # a student's, moved aside by a reset
-    gone: list[str] = field(default_factory=list)  # the course has them no longer; left as they are
+    beside: list[str] = field(default_factory=list)  # new versions beside what a student changed
+    same: list[str] = field(default_factory=list)  # to be reset, but equal to the course's
+    kept: list[str] = field(default_factory=list)  # a student's, renamed by a reset
+    gone: list[str] = field(default_factory=list)  # no longer in the course; left as they are
 
 
 def lay_out(desk: Path = DESK, reset: str | None = None, lessons: Path = LESSONS) -> Laid:
-    """Make the desk, or bring it up to date; with `reset`, lay one lesson (its number or name) down anew.
+    """Make the desk, or bring it up to date; with `reset`, replace one lesson (a number or name) by the course's.
 
     Raises DeskError.
     """
@@ -66,7 +66,7 @@ def lay_out(desk: Path = DESK, reset: str | None = None, lessons: Path = LESSONS
 
 
 def _lay(name: str, fresh: bytes, desk: Path, again: str | None, manifest: dict[str, str], laid: Laid) -> None:
-    """Lay one lesson down where that is due, and note in `manifest` and `laid` what was done. Raises OSError."""
+    """Write one lesson if it is new, and note in `manifest` and `laid` what was done. Raises OSError."""
     target, was = desk / name, manifest.get(name)
     there, untouched = os.path.lexists(target), was is not None and was == _sum_of(target)
     if not there:
@@ -89,10 +89,10 @@ def _lay(name: str, fresh: bytes, desk: Path, again: str | None, manifest: dict[
 
 
 def solution_on(desk: Path, exercise: str, lessons: Path = LESSONS) -> Path | None:
-    """Return the notebook on a desk in which a student has worked on an exercise, or None where there is none.
+    """Return the notebook on a desk in which a student has worked on an exercise, or None if there is none.
 
-    That may be the exercise's own, or a lesson that has the same cell: of those whose cell was changed, the one that
-    was saved last; if none was, the exercise's own.
+    An exercise has a notebook of its own, and a lesson may have the same cell. Of those whose cell the student changed,
+    return the one that was saved last; if none was changed, the exercise's own.
     """
     if not (desk / MANIFEST).exists() or exercise not in EXERCISES:
         return None
@@ -107,7 +107,7 @@ def solution_on(desk: Path, exercise: str, lessons: Path = LESSONS) -> Path | No
 
 
 def _cell(exercise: str, notebook: Path) -> str | None:
-    """Return the code for an exercise in a notebook; None where there is none."""
+    """Return the code for an exercise in a notebook; None if there is none."""
     try:
         return read_source(exercise, notebook).text
     except NoSource:
@@ -120,9 +120,9 @@ def _notebooks(lessons: Path) -> list[Path]:
 
 
 def _manifest(desk: Path) -> dict[str, str]:
-    """Return the sum of each lesson as it was laid down. Raises DeskError where the folder is somebody else's."""
+    """Return the sum of each lesson as it was written to the desk. Raises DeskError if the folder is not a desk."""
     if os.path.lexists(desk) and not desk.is_dir():
-        what = "a link that leads nowhere" if desk.is_symlink() and not desk.exists() else "a file"
+        what = "a broken link" if desk.is_symlink() and not desk.exists() else "a file"
         raise DeskError(f"{desk} is {what}; name a folder for the desk")
     try:
         if not (desk / MANIFEST).exists():
@@ -139,7 +139,7 @@ def _manifest(desk: Path) -> dict[str, str]:
         manifest = json.loads(text)
     except (ValueError, RecursionError):
         manifest = None
-    if not isinstance(manifest, dict):  # then every lesson counts as changed by the student
+    if not isinstance(manifest, dict):  # then every lesson counts as changed
         return {}
     return {name: sum_ for name, sum_ in manifest.items() if isinstance(sum_, str)}
 
@@ -163,13 +163,13 @@ def _chosen(reset: str, sources: dict[str, Path]) -> str:
 
 
 def _names_of(name: str) -> tuple[str, ...]:
-    """Return what a notebook may be called: exercises/3_one_transaction, 3_one_transaction, one_transaction."""
+    """Return the names of a notebook: exercises/3_one_transaction, 3_one_transaction, one_transaction."""
     stem = Path(name).stem
     return name.removesuffix(".ipynb"), stem, stem.partition("_")[2]
 
 
 def _stripped(source: Path, target: Path, lessons: Path) -> bytes:
-    """Return a lesson without outputs, its links leading from the desk where they led from the lessons."""
+    """Return a lesson without outputs, with its relative links changed so that they work from the desk."""
     notebook: dict[str, Any] = json.loads(source.read_text())
 
     def moved(link: re.Match[str]) -> str:
@@ -188,7 +188,7 @@ def _stripped(source: Path, target: Path, lessons: Path) -> bytes:
 
 
 def _beside(target: Path, was: str | None) -> Path:
-    """Return where a fresh lesson goes beside the student's: not over one that the student went on in."""
+    """Return the path for a fresh lesson beside the student's: never that of a fresh one that the student changed."""
     beside, number = target.with_suffix(".fresh.ipynb"), 1
     while os.path.lexists(beside) and _sum_of(beside) != was:
         number += 1
@@ -197,7 +197,7 @@ def _beside(target: Path, was: str | None) -> Path:
 
 
 def _move_aside(target: Path) -> Path:
-    """Give what lies there a name that nothing has, and return it."""
+    """Rename what is there to a free name, and return that."""
     number = 1
     while os.path.lexists(aside := target.with_suffix(f".mine-{number}.ipynb")):
         number += 1
@@ -206,7 +206,7 @@ def _move_aside(target: Path) -> Path:
 
 
 def _sum_of(path: Path) -> str | None:
-    """Return the sum of a file; None for what is none, or may not be read."""
+    """Return the sum of a file; None if it is no file or cannot be read."""
     try:
         return _sum(path.read_bytes()) if path.is_file() and not path.is_symlink() else None
     except OSError:

@@ -1,4 +1,9 @@
-"""What a lesson has the student's code judged by: the checker, with a note of each verdict on the desk."""
+"""`check` for lessons: the checker judges the student's code, and each verdict is noted on the desk.
+
+While the checker works, one display below the cell shows the current scenario and the verdicts so far. The thread that
+executes the cell updates it in place, and empties it at the end: so an executed notebook does not depend on how long
+the check took. Then the report follows.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +15,59 @@ from pathlib import Path
 from typing import Any
 
 from IPython.core.getipython import get_ipython
+from IPython.display import display
 
-from labs.desk.check_progress import CheckProgress
+from labs.desk.my_sink import EXERCISE, keep_sink
 from labs.desk.notes import CHECKED, notes_of
 from labs.exercises.checker.check import check as judge
 from labs.exercises.checker.check import find_exercise
 from labs.exercises.checker.report import Report
-from labs.exercises.checker.source_code import MARK, solution_of
+from labs.exercises.checker.scenario import Exercise, Finding, Grade
+from labs.exercises.checker.student_module import MARK, read_source, solution_of
+
+SIGNS = {Grade.PASSED: "✓", Grade.FAILED: "✕", Grade.UNKNOWN: "?", Grade.NOT_RUN: "–"}
+
+
+class CheckProgress:
+    """The display of one check. The checker calls `starting` and `judged`."""
+
+    def __init__(self, exercise: Exercise):
+        self._exercise, self._lines = exercise, list[str]()
+        in_kernel = getattr(get_ipython(), "kernel", None) is not None
+        self._handle: Any = display({}, raw=True, display_id=True) if in_kernel else None
+        self._show("getting ready")
+
+    def starting(self, scenario: str) -> None:
+        self._show(f"{scenario} ({len(self._lines) + 1} of {len(self._exercise.scenarios)})")
+
+    def judged(self, finding: Finding) -> None:
+        why = f" ({finding.reason})" if finding.grade in (Grade.FAILED, Grade.UNKNOWN) and finding.reason else ""
+        self._lines.append(f"  {SIGNS[finding.grade]} {finding.scenario}: {finding.grade}{why}")
+
+    def close(self) -> None:
+        """Empty the display."""
+        if self._handle is not None:
+            self._handle.update({}, raw=True)
+
+    def _show(self, under_way: str) -> None:
+        if self._handle is not None:
+            name, seconds = self._exercise.name, self._exercise.seconds
+            head = f"checking {name}: about {seconds} s if all goes well, more on a busy machine"
+            text = "\n".join([head, *self._lines, f"  … {under_way}"])
+            self._handle.update({"text/plain": text}, raw=True)
 
 
 class Executed:
     """The notebook's marked cells in the order in which they were executed.
 
-    `In` has them too, but not where a notebook is run without a history, as nbval does.
+    `In` has them too, unless the notebook is run without a history, as nbval does.
     """
 
     def __init__(self) -> None:
         self.cells: list[str] = []
 
     def watch(self, shell: Any) -> None:
-        """Keep what `shell` executes from now on; None is no notebook, and has no cells."""
+        """Keep what `shell` executes from now on; None: this is no notebook, and has no cells."""
         if shell is not None:
             self.cells += [text for text in _compiled_cells() if text.lstrip().startswith(MARK)]
             shell.events.register("pre_run_cell", self._keep)
@@ -40,7 +78,7 @@ class Executed:
 
 
 def _compiled_cells() -> list[str]:
-    """Return what was compiled in this process and is in no file: IPython keeps each cell so, for its tracebacks."""
+    """Return the sources that IPython keeps of the executed cells, for its tracebacks."""
     known = [entry for entry in linecache.cache.values() if len(entry) > 2]
     return ["".join(lines) for _, modified, lines, *_ in known if modified is None]
 
@@ -60,6 +98,8 @@ def check(
     if source is not None and not isinstance(source, str | Path):
         source = [*source, *executed.cells]
     report = _judge(name, source, servers, fail_fast)
+    if name == EXERCISE and report.passed:
+        keep_sink(read_source(name, source).text)
     notes_of().add(CHECKED, exercise=name, verdict=str(report.grade), source=report.source)
     return report
 
@@ -77,7 +117,7 @@ def own_or_reference(attempt: Report, *, servers: str | None = None) -> Report:
 def _judge(
     name: str, source: str | Path | Iterable[str] | None, servers: str | None, fail_fast: bool = False
 ) -> Report:
-    """Judge, and show meanwhile how far that is. Where the bench is closed, the checker starts a Kafka of its own."""
+    """Judge, and show the progress. If the bench is closed, the checker starts a Kafka of its own."""
     progress = CheckProgress(find_exercise(name))
     try:
         return judge(
@@ -93,7 +133,7 @@ def _judge(
 
 
 def _listens(servers: str) -> bool:
-    """Tell whether anybody is there: "Run All" ends with a closed bench, and then the check is tried again."""
+    """Tell whether a broker answers: after "Run All" the bench is closed, and a student may repeat the check."""
     host, _, port = servers.partition(",")[0].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
@@ -103,5 +143,5 @@ def _listens(servers: str) -> bool:
 
 
 def reference(name: str, function: str) -> Callable[..., object]:
-    """Return a function of the reference solution, for a lesson that goes on with it where the student's own failed."""
+    """Return a function of the reference solution, so that the lesson can go on if the student's own failed."""
     return getattr(importlib.import_module(f"labs.exercises.solutions.{name}"), function)

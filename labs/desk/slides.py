@@ -1,14 +1,14 @@
-"""One page to project: a screen for each lesson, with a picture, the question, and one button that shows the answer.
+"""One page to project: a screen for each lesson, with a picture, the question, and a button that shows the answer.
 
-Made from the lessons' data (`lessons/NN.toml`) and from a picture among the outputs that a lesson is committed with.
-Guarantee: no picture that comes after the question in its lesson is seen before the button is pressed, and the page
-loads nothing. Where it stops: the choice of the picture is mechanical, the first one of the lesson, or the pipeline
-where it has none.
+It is made from the lessons' data (`lessons/NN.toml`) and from the pictures in their committed outputs. Guarantee: a
+picture that comes after the question in its lesson is hidden until the button is pressed, and the page loads nothing.
+Limitations: the picture is simply the first one of the lesson, or that of the pipeline if the lesson has none.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,8 @@ from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
-from labs.desk.course import Lesson, Question
-from labs.schedules.pictures.pipeline import draw_pipeline
+from labs.desk.course import CORE, Lesson, Question
+from labs.schedules.pictures import draw_pipeline
 
 PAGE = Path(__file__).with_name("slides.html")
 MADE_HERE = '<meta name="generator" content="python -m labs slides">'
@@ -30,7 +30,7 @@ _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a lesson, as the address of its own data, and in words. `reveals`: it comes after the question."""
+    """A picture of a lesson: its data URL, its description, and whether it comes after the question (`reveals`)."""
 
     data: str
     words: str
@@ -38,23 +38,32 @@ class Picture:
 
 
 def page(lessons: Sequence[Lesson], notebooks: Path) -> str:
-    """Return the page as HTML. Where a lesson has no picture that may be seen yet, that of the pipeline is shown."""
+    """Return the page as HTML. A lesson without a picture that may be shown yet has that of the pipeline."""
     pipeline = draw_pipeline()
     encoded = base64.b64encode(pipeline.encode()).decode()
     of_all = Picture(f"data:image/svg+xml;base64,{encoded}", pipeline.words)
-    screens = "\n".join(_screen(lesson, picture_of(lesson, notebooks) or of_all, of_all) for lesson in lessons)
+    asking = [each for lesson in lessons for each in _one_screen_each(lesson)]
+    screens = "\n".join(_screen(lesson, picture_of(lesson, notebooks) or of_all, of_all) for lesson in asking)
     template = PAGE.read_text()
     return template.replace("<!-- made here -->", MADE_HERE).replace("<!-- screens -->", screens)
 
 
+def _one_screen_each(lesson: Lesson) -> list[Lesson]:
+    """Return the lesson as often as it has screens: the core has one for each of its predictions."""
+    if lesson.number != CORE:
+        return [lesson]
+    questions = enumerate(lesson.predictions, 1)
+    return [dataclasses.replace(lesson, screen=each.question, on_screen=number) for number, each in questions]
+
+
 def asked(lesson: Lesson) -> Question | None:
-    """Return the prediction that the projected question asks in other words."""
+    """Return the prediction that the projected question rephrases."""
     return lesson.predictions[lesson.on_screen - 1] if lesson.predictions else None
 
 
 def picture_of(lesson: Lesson, notebooks: Path) -> Picture | None:
-    """Return the lesson's first picture, of those before the question if there is one."""
-    notebook = next(iter(sorted(notebooks.glob(f"{lesson.number}_*.ipynb"))), None)
+    """Return the lesson's first picture, if possible one before the question."""
+    notebook = next(iter(sorted(notebooks.glob(f"{lesson.number}*.ipynb"))), None)
     if notebook is None:
         return None
     cells = json.loads(notebook.read_text())["cells"]
@@ -68,9 +77,9 @@ def picture_of(lesson: Lesson, notebooks: Path) -> Picture | None:
 
 
 def _asks(cells: Sequence[dict[str, Any]], question: str) -> int:
-    """Return the number of the cell that asks a question: the first that asks any, where none has its words.
+    """Return the number of the cell that asks a question; if none has its words, of the first cell that asks any.
 
-    Where none asks anything it is 0: nobody knows which picture has the answer in it.
+    If no cell asks anything it is 0, so that every picture counts as one that may show the answer.
     """
     sources = ["".join(cell["source"]) if cell["cell_type"] == "code" else "" for cell in cells]
     beginning = question[:40]
@@ -93,7 +102,7 @@ def _pictures(cells: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Picture]]:
 
 def _screen(lesson: Lesson, picture: Picture, meanwhile: Picture) -> str:
     question = asked(lesson)
-    name = f"lesson-{lesson.number}"
+    name = f"lesson-{lesson.number}" + (f"-{lesson.on_screen}" if lesson.number == CORE else "")
     parts = [
         f'<section id="{name}" aria-labelledby="{name}-title">',
         f'<h2 id="{name}-title"><span>{escape(lesson.number)}</span> {escape(lesson.title)}</h2>',

@@ -11,9 +11,9 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
-from labs.desk.check_progress import CheckProgress
+from labs.desk.judged import CheckProgress
 from labs.exercises.checker.check import find_exercise
-from labs.exercises.checker.finding import Finding, Grade
+from labs.exercises.checker.scenario import Finding, Grade
 
 SKELETON = "# your solution\ndef append(log, record):\n    return log.write(record)"
 CHECK = 'from labs.lesson import check\n\nattempt = check("sequence_numbers", In)\nprint(attempt.summary)'

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from labs.desk.course import CourseError, find_lesson, find_prediction, load_lessons, load_practice
+from labs.desk.course import CORE, CourseError, all_lessons, find_lesson, find_prediction, load_lessons, load_practice
 from labs.desk.desk import LESSONS
 from tests.lessons import cells, python_of
 
@@ -22,11 +22,11 @@ options = [1, 2]
 answer = 1
 replies = {2 = "No."}
 """
-each_lesson = pytest.mark.parametrize("lesson", load_lessons(), ids=lambda lesson: lesson.number)
+each_lesson = pytest.mark.parametrize("lesson", all_lessons(), ids=lambda lesson: lesson.number)
 
 
 def code_of(number: str) -> list[str]:
-    [path] = LESSONS.glob(f"{number}_*.ipynb")
+    [path] = LESSONS.glob(f"{number}*.ipynb")
     return cells(path, "code")
 
 
@@ -57,7 +57,8 @@ def test_every_prediction_is_compared(lesson):
 
 
 def test_predictions_of_practice_are_asked_and_compared():
-    code = cells(LESSONS / "exercises" / "original_questions.ipynb", "code")
+    notebooks = ("original_questions", "more_on_checkpoints")
+    code = [cell for name in notebooks for cell in cells(LESSONS / "exercises" / f"{name}.ipynb", "code")]
     asked = {
         ast.literal_eval(call.args[0]): tuple(ast.literal_eval(call.args[1])) for call in calls_in(code, "predict")
     }
@@ -83,6 +84,17 @@ def test_it_ends_in_its_own_exit_ticket_of_three_questions(lesson):
     assert [ast.literal_eval(call.args[0]) for call in calls(lesson.number, "exit_ticket")] == [lesson.number]
     assert len(lesson.ticket) == 3
     assert all(len(each.options) >= 3 for each in lesson.ticket)
+
+
+@each_lesson
+def test_questions_from_before_are_those_for_this_lesson(lesson):
+    assert [ast.literal_eval(call.args[0]) for call in calls(lesson.number, "review")] in ([], [lesson.number])
+
+
+def test_the_numbers_that_the_first_lesson_shows_are_those_that_core_90_measures():
+    [shown] = re.findall(r"^duplicated = (\[.*?\])", "\n".join(code_of("00")), re.MULTILINE)
+    [measured] = re.findall(r"^assert .*audit\.duplicated for .* == (\[.*?\])$", "\n".join(code_of(CORE)), re.MULTILINE)
+    assert ast.literal_eval(shown) == ast.literal_eval(measured)
 
 
 @each_lesson

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from labs.desk.cut_short import StoppedWithItsCell
+from labs.desk.cells import StoppedWithItsCell
 
 START = "start('{}')\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from labs.desk.expected_errors import show_expected_errors_briefly
+from labs.desk.cells import show_expected_errors_briefly
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from labs.desk.bench import open_bench
 from labs.desk.judged import Executed, _listens, check, own_or_reference
 from labs.desk.notes import MANIFEST, notes_of
-from labs.exercises.checker.interpreter import IDLE, Interpreter
-from labs.exercises.checker.source_code import MARK, read_source
+from labs.exercises.checker.student_module import MARK, read_source
+from labs.exercises.checker.student_process import IDLE, Interpreter
 
 SKELETON = f"""{MARK}
 def lose_nothing(consumer, handle):

@@ -14,10 +14,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from labs.commands.main import main
-from labs.desk.course import Lesson, Question, load_lessons
+from labs.desk.course import Lesson, Question, load_core, load_lessons
 from labs.desk.desk import LESSONS
 from labs.desk.slides import asked, page, picture_of
-from labs.schedules.pictures.pipeline import draw_pipeline
+from labs.schedules.pictures import draw_pipeline
 from labs.schedules.svg import document
 from tests.browser import complaints, findings_of_axe, set_scheme
 
@@ -109,6 +109,14 @@ def test_page_asks_for_nothing_from_outside(notebooks):
     assert "default-src 'none'" in text
     assert set(re.findall(r"(?:src|href|url\()=?[\"']?([a-z]+:)", text)) <= {"data:"}
     assert not re.search(r"https?:|@import|<link|<script src", text)
+
+
+def test_core_has_a_screen_for_each_of_its_questions():
+    core = load_core()
+    text = page([core], LESSONS)
+    assert text.count("<section ") == len(core.predictions)
+    assert len(set(re.findall(r'<section id="([^"]+)"', text))) == len(core.predictions)
+    assert all(escape(each.question) in text for each in core.predictions)
 
 
 @pytest.mark.parametrize("lesson", load_lessons(), ids=lambda lesson: lesson.number)

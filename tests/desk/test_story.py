@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.desk.story import Story
+from labs.desk.bench import Story
 
 
 class Told:
