@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PACKAGES := $(VENV)/packages
 READY  := $(VENV)/ready
 LOCK   := requirements.lock
 PYTEST := $(BIN)/python -m pytest
@@ -18,24 +19,30 @@ help:            ## show this list
 
 setup: $(READY)  ## install everything (also done by every other target)
 
-# Every wheel must have the sum that the lock has for it, uv and what builds pyspark too. pip itself is Python's own.
-$(READY): $(LOCK) pyproject.toml
+# Every wheel must have the sum that the lock has for it, uv and what builds pyspark too. pip itself is Python's own. The
+# lock names all that is needed, so uv asks no package what it needs (--no-deps): it would fetch pyspark for the answer.
+$(PACKAGES): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 15) or sys.exit("Python 3.11 to 3.14 is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.13 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) > $(VENV)/uv.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.lock
-	$(BIN)/uv pip install --python $(BIN)/python --require-hashes --build-constraint $(LOCK) --requirement $(LOCK)
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes --build-constraint $(LOCK) --requirement $(LOCK)
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --build-constraint $(LOCK) --editable .
+	@$(BIN)/python -c 'import os, sysconfig; open(sysconfig.get_path("purelib") + "/lab.pth", "w").write(os.getcwd() + "\n")'
+	@touch $@
+
+$(READY): $(PACKAGES)
 	$(BIN)/python -m labs setup
 	@touch $@
 
-demo: $(READY)   ## run the pipeline, crash it, audit it, plot it
+# It fetches the jars that it needs, and does not wait for what makes later starts faster.
+demo: $(PACKAGES) ## run the pipeline, crash it, audit it, plot it
 	$(BIN)/python -m labs demo
 
 check: lint types  ## between two edits, one minute: style, types, and the tests that start nothing
 	$(PYTEST) -q $(SHARED) -m "not bench and not long and not soak"
 
-test: lint types  ## before a change is handed in, ten minutes: each promise once, on a real Kafka and Spark; lessons 00 to 06
+test: lint types  ## before a change is handed in, ten minutes: each promise once, on a real Kafka and Spark; lessons 00, 01 and 03 to 07
 	$(PYTEST) $(SHARED) -m "not long and not soak" --durations 25
 
 test-all: test  ## most of an hour: after make test every crash, fault and engine, every lesson and exercise, once
@@ -48,8 +55,9 @@ soak: $(READY)   ## for a night: every test with all its parameters, chaos under
 	$(BIN)/python -m labs soak
 
 lab: $(READY)    ## open your desk in JupyterLab: the lessons, to be worked on, in the folder my-lab
+	@[ "$$(id -u)" != 0 ] || [ "$(AS_ROOT)" ] || { echo "JupyterLab does not start as root. Work as another user; in a container of your own: make lab AS_ROOT=--allow-root" >&2; exit 1; }
 	$(BIN)/python -m labs desk
-	$(BIN)/jupyter lab --ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/my-lab/00_start_here.ipynb
+	$(BIN)/jupyter lab $(AS_ROOT) --ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/my-lab/00_start_here.ipynb
 
 room: $(READY)   ## open the operations room: the stream live, to be struck by hand
 	$(BIN)/python -m labs room

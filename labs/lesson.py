@@ -2,103 +2,101 @@
 
 from IPython.core.getipython import get_ipython
 
-from labs.desk.expected_errors import show_expected_errors_briefly
+from labs.desk.cells import show_expected_errors_briefly
 from labs.equipment.interrupts import interrupts_wait
 
 with interrupts_wait():  # of packages that are half imported, some cannot be imported again
     from exactly_once_kafka.points import FAULT_POINTS
-    from exactly_once_kafka.real_time.sink import RealTimeKafkaSink
+    from exactly_once_kafka.protocol import is_published
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-    from labs.desk.bench import open_bench
+    from labs.desk.bench import Story, open_bench
     from labs.desk.judged import check, own_or_reference, reference
-    from labs.desk.prediction import predict
-    from labs.desk.story import Story
-    from labs.desk.ticket import exit_ticket
+    from labs.desk.my_sink import my_sink
+    from labs.desk.prediction import exit_ticket, predict
+    from labs.desk.review import review
     from labs.equipment.apart import Apart
     from labs.equipment.doctor import checks
-    from labs.equipment.eventually import eventually
     from labs.equipment.spark import spark_session
     from labs.equipment.topics import create_topic, end_offsets
-    from labs.evidence.auditor.anomaly import Anomaly
+    from labs.equipment.waiting import eventually
     from labs.evidence.auditor.audit import Result, audit
+    from labs.evidence.auditor.comparison import count_repeats
     from labs.evidence.auditor.expected import count_by_window
-    from labs.evidence.auditor.repeats import count_repeats
-    from labs.evidence.checkpoint.batch_table import batch_table
+    from labs.evidence.auditor.verdict import Anomaly
+    from labs.evidence.checkpoint.batch import batch_table
     from labs.evidence.checkpoint.checkpoint import read_checkpoint
     from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
     from labs.evidence.checkpoint.state import counts_in_flight
-    from labs.evidence.plots.barrier_plots import plot_alignment, plot_fit
-    from labs.evidence.plots.batch_plot import plot_batches
-    from labs.evidence.plots.checkpoint_plot import plot_checkpoint
-    from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
-    from labs.evidence.plots.count_plots import plot_audit
-    from labs.evidence.plots.engine_plots import plot_engines, plot_outages
-    from labs.evidence.plots.stage_plots import plot_staircase
+    from labs.evidence.plots.checkpoint_plots import (
+        plot_alignment,
+        plot_arrivals,
+        plot_batches,
+        plot_checkpoint,
+        plot_fit,
+    )
+    from labs.evidence.plots.count_plots import plot_audit, plot_two_ways
+    from labs.evidence.plots.stage_plots import (
+        plot_by_batch_size,
+        plot_engines,
+        plot_outages,
+        plot_staircase,
+        plot_stall,
+    )
     from labs.evidence.plots.transaction_plot import plot_transactions
-    from labs.evidence.plots.two_ways_plot import plot_two_ways
+    from labs.evidence.readers.broker_logs import dump_log, dump_transaction_log
     from labs.evidence.readers.consumer_groups import describe_group
-    from labs.evidence.readers.in_batches import in_batches
     from labs.evidence.readers.other_readers import read_database, read_files
-    from labs.evidence.readers.partition_log import dump_log
-    from labs.evidence.readers.results import as_result, read_results, read_visible
-    from labs.evidence.readers.transaction_log import dump_transaction_log
-    from labs.evidence.readers.transaction_tables import end_table, transaction_table
+    from labs.evidence.readers.results import as_result, in_batches, read_results, read_visible
     from labs.evidence.readers.transactions import (
+        end_table,
         last_stable_offset,
         read_ends,
         read_transactions,
         settle,
+        transaction_table,
         wait_until_ended,
     )
     from labs.exercises.checker.batch_steps import counterexample, explore_batch
+    from labs.exercises.checker.student_module import publish_in
     from labs.faults.chaos.plan import KINDS, ChaosPlan
-    from labs.faults.fault import Fault, FaultPoints, InjectedCrash
-    from labs.faults.lost_acknowledgement import LostAcknowledgement
-    from labs.faults.proxy import Request
+    from labs.faults.fault import Fault, FaultPoints, InjectedCrash, TaskFaults
+    from labs.faults.proxy import LostAcknowledgement, Request
     from labs.faults.supervisor import Supervisor
-    from labs.faults.task_fault import TaskFaults
     from labs.pipeline.log.access_log import parse_line, read_access_log
     from labs.pipeline.log.generate import classroom, format_line
     from labs.pipeline.log.log_report import LogReport
     from labs.pipeline.log.replay import close_windows, replay
-    from labs.pipeline.query.acceptance import accepts
-    from labs.pipeline.query.ip_count import count_ips, parse_records, read_source, start_query
+    from labs.pipeline.query.ip_count import accepts, count_ips, parse_records, read_source, start_query
     from labs.pipeline.query.offset_reporter import OffsetReporter
     from labs.pipeline.query.real_time import report_each
+    from labs.pipeline.real_time.sink import RealTimeKafkaSink
     from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
     from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
     from labs.pipeline.sinks.database_sink import DatabaseSink
     from labs.pipeline.sinks.file_sink import FileSink
-    from labs.pipeline.two_phase.decision_log import DecisionLog
-    from labs.pipeline.two_phase.end_transaction import finish
-    from labs.pipeline.two_phase.kafka_request import transaction_coordinator
+    from labs.pipeline.two_phase.coordinator import DecisionLog
+    from labs.pipeline.two_phase.end_transaction import finish, transaction_coordinator
     from labs.pipeline.two_phase.open_transactions import lingering
     from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
     from labs.pipeline.two_phase.without_timeout import UNRELEASED, epoch_without_timeout, init_without_timeout
-    from labs.room.live import room
     from labs.room.script import Do, Until
+    from labs.room.view import room
     from labs.runs.attack.attack import attack
-    from labs.runs.attack.orders import parse_orders
-    from labs.runs.attack.sinks import wrong_sink
-    from labs.runs.attack.source import source_of
+    from labs.runs.attack.language import parse_orders
+    from labs.runs.attack.sinks import source_of, wrong_sink
     from labs.runs.chaos import run_chaos
     from labs.runs.chaos_plot import plot_chaos
     from labs.runs.cost import measure_cost
-    from labs.runs.engine_report import recorded_engines
-    from labs.runs.own_real_time import OwnRealTimeSink
-    from labs.runs.own_sink import OwnStage, init_transactions
-    from labs.runs.staircase import Stage, run_stage
+    from labs.runs.engine_comparison import recorded_engines
+    from labs.runs.own_sink import OwnStage, init_transactions, sink_of
+    from labs.runs.staircase import Stage, WithoutMarker, run_stage
     from labs.schedules.barrier import explore_orders
-    from labs.schedules.barrier_steps import barrier_steps
+    from labs.schedules.barrier_steps import barrier_steps, draw_barrier_job, draw_barriers
     from labs.schedules.diagram import draw
     from labs.schedules.model.checker import explore
     from labs.schedules.model.stages import MODELS
-    from labs.schedules.pictures.barrier import draw_barrier_job, draw_barriers
-    from labs.schedules.pictures.batch import draw_batch
-    from labs.schedules.pictures.coordinator import draw_coordinator
-    from labs.schedules.pictures.one_step import draw_commits, draw_readers
-    from labs.schedules.pictures.pipeline import draw_pipeline
-    from labs.schedules.recorder import Recorder
+    from labs.schedules.pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
+    from labs.schedules.recording import Recorder
     from labs.schedules.replay.bench import replay_bench
     from labs.schedules.replay.replay import replay_on_kafka
     from labs.schedules.schedule import Event
@@ -129,7 +127,6 @@ __all__ = [
     "LogReport",
     "LostAcknowledgement",
     "OffsetReporter",
-    "OwnRealTimeSink",
     "OwnStage",
     "PreparedTransaction",
     "PreparingProducer",
@@ -142,6 +139,7 @@ __all__ = [
     "Supervisor",
     "TaskFaults",
     "Until",
+    "WithoutMarker",
     "accepts",
     "as_result",
     "attack",
@@ -182,9 +180,11 @@ __all__ = [
     "in_batches",
     "init_transactions",
     "init_without_timeout",
+    "is_published",
     "last_stable_offset",
     "lingering",
     "measure_cost",
+    "my_sink",
     "open_bench",
     "own_or_reference",
     "parse_line",
@@ -192,6 +192,7 @@ __all__ = [
     "parse_records",
     "planned_results",
     "plot_alignment",
+    "plot_arrivals",
     "plot_audit",
     "plot_batches",
     "plot_by_batch_size",
@@ -205,6 +206,7 @@ __all__ = [
     "plot_transactions",
     "plot_two_ways",
     "predict",
+    "publish_in",
     "read_access_log",
     "read_checkpoint",
     "read_database",
@@ -221,10 +223,12 @@ __all__ = [
     "replay_bench",
     "replay_on_kafka",
     "report_each",
+    "review",
     "room",
     "run_chaos",
     "run_stage",
     "settle",
+    "sink_of",
     "source_of",
     "spark_session",
     "start_query",

@@ -34,8 +34,8 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
 from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
 from labs.equipment.ports import free_ports
+from labs.equipment.waiting import eventually
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTH, HEIGHT = 1280, 900

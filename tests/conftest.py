@@ -33,6 +33,8 @@ LONG = (
     "test_three_brokers.py",
     "test_notebooks.py",
     "test_changes.py",
+    "test_run_again.py",
+    "test_interrupted.py",
     "test_chaos.py",
     "test_on_a_cluster.py",
     "test_executors_on_a_cluster.py",
@@ -49,6 +51,9 @@ LONG = (
 
 # Fixtures that start something. A test that uses one is marked bench (`make test`) or long (`make test-all`).
 STARTED = {"broker", "spark", "postgres", "kafka", "browser", "jupyterlab", "room", "installed"}
+
+# Parameters each of which is a lesson, with a bench of its own.
+OF_A_LESSON = ("notebook", "lesson_path", "change")
 
 # The tests stop, kill and fill what they use, so it is never a Kafka or a Spark of somebody else's.
 for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_MASTER"):
@@ -73,28 +78,35 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in LONG and "exercises" not in item.path.parts)
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        alone = parameters.get("notebook") or parameters.get("change")  # a lesson brings a bench of its own
+        alone = next((parameters[name] for name in OF_A_LESSON if name in parameters), None)
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(alone or item.location[0])))
     leave_to_soak(items)
+    if beside := [item.nodeid for item in items if item.get_closest_marker("soak") and not is_long(item)]:
+        raise pytest.UsageError("soak stands beside long, and is alone at these:\n" + "\n".join(beside))
     unmarked = [
         item.nodeid
         for item in items
-        if STARTED & set(item.fixturenames)
-        and not (item.get_closest_marker("bench") or item.get_closest_marker("long"))
+        if STARTED & set(item.fixturenames) and not (item.get_closest_marker("bench") or is_long(item))
     ]
     if unmarked:
         raise pytest.UsageError("these start something, and are to be marked bench or long:\n" + "\n".join(unmarked))
 
 
+def is_long(item):
+    return item.get_closest_marker("long") is not None
+
+
 def leave_to_soak(items):
-    """Of a long test with several sets of parameters, mark all but one as soak; each lesson stays.
+    """Of a long test with several sets of parameters, mark all but one as soak; test_notebooks runs each lesson.
 
     Which one is kept depends on the test's name, so that all kinds of sinks and writers are among those that are.
     """
     variants = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("long") and hasattr(item, "callspec") and "notebook" not in item.callspec.params:
+        if item.get_closest_marker("soak"):  # by its own mark
+            continue
+        if is_long(item) and hasattr(item, "callspec") and "notebook" not in item.callspec.params:
             variants[item.nodeid.partition("[")[0]].append(item)
     for name, several in variants.items():
         kept = zlib.crc32(name.encode()) % len(several)

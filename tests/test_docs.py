@@ -1,10 +1,12 @@
-"""The pages and lessons lead somewhere: links, anchors and named files exist, and words are spelt as in a dictionary.
+"""The pages and lessons lead somewhere: links, anchors, files and tests exist; words are spelt as in a dictionary.
 
 Links that leave the repository are not followed: the tests use no network.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import re
 import subprocess
@@ -98,6 +100,65 @@ def test_files_that_are_named_are_there():
     texts = {page.name: text_of(page) for page in (*PAGES, *LESSONS)}
     assert [each for name, text in texts.items() for each in absent_files(name, text)] == []
     assert list(absent_files("x", "see `labs/attic.py`, `labs/lesson.py` and /usr/labs/x")) == ["x: labs/attic.py"]
+
+
+@functools.cache
+def known_tests() -> set[tuple[str, str]]:
+    """Return (file, function) of each test there is, without their "test_"."""
+    return {
+        (path.stem.removeprefix("test_"), node.name.removeprefix("test_"))
+        for path in ROOT.glob("tests/**/test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def cells_of(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def rows_without_a_test(name: str, prose: str) -> Iterator[str]:
+    """Yield each row of a table with a last column "shown by" that names no test, or one that is not there.
+
+    `marker: newest marker counts` is test_newest_marker_counts in a file test_marker.py; "; " stands between two.
+    """
+    for table in re.findall(r"(?:^\|.*\n?)+", _FENCE.sub("", prose), re.MULTILINE):
+        head, _, *rows = table.splitlines()
+        for row in rows if cells_of(head)[-1] == "shown by" else ():
+            *_, shown_by = cells_of(row)
+            for test in shown_by.split("; "):
+                file, _, function = test.replace(" ", "_").partition(":_")
+                if (file, function) not in known_tests():
+                    yield f"{name}, {cells_of(row)[0]!r}: no test {test!r}"
+
+
+def test_tests_that_show_the_rows_of_a_table_are_there():
+    assert [each for page in PAGES for each in rows_without_a_test(page.name, page.read_text())] == []
+    tables = sum(page.read_text().count("| shown by |\n") for page in PAGES)
+    assert tables == 4
+
+
+@pytest.mark.parametrize("shown_by", ["", "docs", "docs: spelling; docs: attic", "attic: spelling", "docs: spelling;"])
+def test_row_without_a_test_is_found(shown_by):
+    table = "| failure | shown by |\n|---|---|\n| good | docs: spelling |\n| good | docs: spelling; docs: spelling |\n"
+    found = list(rows_without_a_test("x", f"{table}| bad | {shown_by} |\n\n| other | table |\n|---|---|\n| a | b |\n"))
+    assert len(found) == 1
+    assert found[0].startswith("x, 'bad': no test ")
+
+
+def claims_without_limit(name: str, text: str) -> Iterator[str]:
+    """Yield each paragraph that calls the auditor independent and does not say that it shares the parser."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        if re.search(r"independen", paragraph) and re.search(r"auditor", paragraph) and "parser" not in paragraph:
+            yield f"{name}: {paragraph.strip()[:100]}"
+
+
+def test_independence_of_the_auditor_is_claimed_with_its_limit():
+    pages = [*PAGES, *LESSONS, ROOT / "CITATION.cff", *sorted(ROOT.glob("labs/**/*.py"))]
+    assert [each for page in pages for each in claims_without_limit(page.name, text_of(page))] == []
+    claim = "The auditor is independent of Spark"
+    assert list(claims_without_limit("x", f"Other.\n\n{claim}.")) == [f"x: {claim}."]
+    assert list(claims_without_limit("x", f"{claim}, but not of the parser.")) == []
 
 
 @pytest.mark.bench

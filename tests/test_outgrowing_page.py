@@ -12,11 +12,11 @@ import pytest
 
 from labs.equipment.broker import Broker
 from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
 from labs.equipment.spark_cluster import SparkCluster
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
@@ -58,6 +58,7 @@ class Submitted(ChildProcess):
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
+@pytest.mark.soak
 def test_submit_line_counts_exactly_once_on_a_standalone_cluster_with_driver_and_executor_killed(tmp_path):
     checkpoint, accesses = tmp_path / "checkpoint", list(classroom(windows=6, clients=8))
     with Broker() as kafka, SparkCluster() as cluster:

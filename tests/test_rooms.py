@@ -23,8 +23,6 @@ PURE = (
     "labs.evidence.auditor",
     "labs.pipeline.records",
     "labs.pipeline.log.access_log",
-    "labs.pipeline.log.fields",
-    "labs.pipeline.log.file_kind",
     "labs.pipeline.log.log_lines",
     "labs.pipeline.log.log_report",
 )

@@ -28,6 +28,8 @@ RANK = {
     "schedules": 4,
     "runs": 5,
     "exercises": 6,
+    "judging": 6,
+    "judge": 7,
     "benchmarks": 7,
     "desk": 7,
     "room": 8,

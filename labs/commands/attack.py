@@ -1,4 +1,4 @@
-"""Break a sink that is subtly wrong: you say who crashes, what is held and when, and it happens on a real Kafka."""
+"""Break a subtly wrong sink: you order which driver crashes and which request is held, and a real Kafka shows it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from labs.equipment.plain_text import one_line
 
 if TYPE_CHECKING:
-    from labs.runs.attack.score import Score
+    from labs.runs.attack.attack import AttackOutcome
+    from labs.runs.attack.scores import Score
     from labs.runs.attack.sinks import WrongSink
-    from labs.runs.attack.watch import AttackOutcome
 
 EXAMPLES = """examples:
   python -m labs attack                                    a sink by chance; write your orders, then an empty line
@@ -27,16 +27,16 @@ EXAMPLES = """examples:
   python -m labs attack --scores class.jsonl               the table of a class, and no game
 
 The exit code is 0 if the sink was broken, 1 if it survived, 2 if the orders could not be carried out. With --hint and
-no orders nothing is carried out, which is no error.
+without orders it carries out nothing, and the exit code is 0.
 """
-DRAWN_FROM = 1000  # seeds, where none is given
+DRAWN_FROM = 1000  # seeds, if none is given
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.runs.attack.language import language
 
     parser.epilog = f"{EXAMPLES}\n{language()}"
-    parser.add_argument("--seed", type=int, metavar="N", help="which sink (default: drawn, and said)")
+    parser.add_argument("--seed", type=int, metavar="N", help="which sink (default: a random one, which is printed)")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="your orders (default: standard input)")
     parser.add_argument("--blind", action="store_true", help="do not show the sink's program")
     parser.add_argument("--hint", action="store_true", help="say where to look")
@@ -62,13 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _play(arguments: argparse.Namespace) -> int:
     from labs.commands.console import bench_progress, plain_console
-    from labs.equipment.text_file import check_writable
+    from labs.equipment.plain_text import check_writable
     from labs.runs.attack.attack import attack, solve
-    from labs.runs.attack.orders import NoOrders, parse_orders
-    from labs.runs.attack.possible import check_possible
-    from labs.runs.attack.score import add_score, read_scores, score
+    from labs.runs.attack.language import NoOrders, check_possible, in_orders, parse_orders
+    from labs.runs.attack.scores import add_score, read_scores, score
     from labs.runs.attack.sinks import wrong_sink
-    from labs.runs.attack.spoken import in_orders
     from labs.schedules.diagram import draw
     from labs.schedules.replay.bench import replay_bench
 
@@ -81,14 +79,14 @@ def _play(arguments: argparse.Namespace) -> int:
     seed = random.randrange(DRAWN_FROM) if arguments.seed is None else arguments.seed
     sink = wrong_sink(seed)
     if arguments.scores:
-        read_scores(arguments.scores)  # a damaged file is said before the work
+        read_scores(arguments.scores)  # a damaged file is reported before the work
     _introduce(seed, sink, arguments)
     try:
         orders = [] if arguments.solve else parse_orders(_lines(arguments.schedule))
     except NoOrders as error:
         if not arguments.hint:
             raise
-        print(f"Nothing is carried out: {error}")
+        print(f"Nothing was carried out: {error}")
         return 0
     if orders:
         check_possible(orders, sink.stage)
@@ -120,14 +118,14 @@ def _play(arguments: argparse.Namespace) -> int:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container may know no name for its user
+    except (KeyError, OSError):  # in a container the user may have no name
         return "somebody"
 
 
 def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> None:
-    from labs.runs.attack.source import source_of
+    from labs.runs.attack.sinks import source_of
 
-    print(f"seed {seed}: " + ("a sink that you do not see" if arguments.blind else "a sink with one thing wrong in it"))
+    print(f"seed {seed}: " + ("a hidden sink" if arguments.blind else "a sink with one thing wrong in it"))
     if not arguments.blind:
         print(f"\n{source_of(sink.stage)}\n")
     if arguments.hint:
@@ -137,7 +135,7 @@ def _introduce(seed: int, sink: WrongSink, arguments: argparse.Namespace) -> Non
 
 def _lines(file: Path | None) -> Iterator[str]:
     """Yield the lines of the schedule; ask for them at a terminal, until an empty one."""
-    from labs.equipment.text_file import text_of
+    from labs.equipment.plain_text import text_of
     from labs.runs.attack.language import language
 
     if file:
@@ -167,7 +165,7 @@ def _report(outcome: AttackOutcome, show: bool, what: str) -> None:
     print(f"{what}: {outcome.ended}")
     for judged in outcome.judged:
         print(f"the auditor, {judged}")
-    print("The sink is broken." if outcome.broken else "The auditor finds nothing: the sink has survived.")
+    print("The sink is broken." if outcome.broken else "The auditor found no error: the sink has survived.")
 
 
 def _print_score(game: Score, sink: WrongSink) -> None:
@@ -177,7 +175,7 @@ def _print_score(game: Score, sink: WrongSink) -> None:
 
 
 def _print_table(file: Path) -> int:
-    from labs.runs.attack.score import read_scores, table
+    from labs.runs.attack.scores import read_scores, table
 
     if not file.exists():
         raise ValueError(f"there is no file {file}")

@@ -1,4 +1,4 @@
-"""Measure this machine. Compare numbers of one run with each other; those of two runs differ with the weather."""
+"""Measure this machine. Compare only numbers of the same run: the machine is not equally fast in two runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ EXAMPLES = """examples:
   python -m labs bench latency     from "the window can be closed" to visible, at 5,000 records/s
   python -m labs bench real-time   from sent to read: micro-batches, Real-Time Mode, and exactly once in it
   python -m labs bench writers     the sink by executors with 1, 2 and 4 writers, Spark's own, and what each part costs
-  python -m labs bench memory      what the driver has of a batch of 10 million rows that the executors write
+  python -m labs bench memory      the driver's memory and traffic, when executors write a batch of 10 million rows
   python -m labs bench cluster     the same count on local[2] and on a standalone cluster
-  python -m labs bench peers       the same count on every installed engine: a record's cost once warm, and latency
+  python -m labs bench peers       the same count on every installed engine: a record's cost after warm-up, and latency
   python -m labs bench peers --engines flink --rounds 2 --small 10000000 --large 40000000
 """
 BENCHMARKS = ("ingest", "sink", "restart", "latency", "real-time", "writers", "memory", "cluster", "peers")
@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=10_000_000,
         help="ingest, peers: records of the long run; memory: rows of the batch",
     )
-    parser.add_argument(
-        "--rounds", type=int, default=4, help="sink, restart, writers, cluster, peers: how often each is run"
-    )
+    parser.add_argument("--rounds", type=int, default=4, help="sink, restart, writers, cluster, peers: runs of each")
     parser.add_argument("--windows", type=int, default=60, help="latency: windows measured in each run")
     parser.add_argument("--seconds", type=int, default=30, help="real-time: how long records are sent in each run")
     parser.add_argument("--engines", nargs="+", metavar="NAME", help="peers: these (default: all that are installed)")
@@ -53,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.benchmark == "real-time":
         options = {"seconds": arguments.seconds}
     module = importlib.import_module(f"labs.benchmarks.{arguments.benchmark.replace('-', '_')}")
-    with plain_console(stderr=True).status("measuring; each line comes as it is known"):
+    with plain_console(stderr=True).status("measuring; each result is printed as soon as it is known"):
         for row in module.measure(**options):
             if isinstance(row, dict):
                 print(" · ".join(f"{name}: {value:,.6g}" for name, value in row.items()), flush=True)

@@ -1,4 +1,4 @@
-"""Break everything at random while traffic flows, and let an auditor judge what came of it."""
+"""Inject faults at random while traffic flows, and let the auditor judge the results."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from labs.faults.chaos.journal import Strike
+    from labs.faults.chaos.lanes import Strike
     from labs.faults.chaos.plan import ChaosPlan
-    from labs.runs.chaos_report import ChaosReport, Sample
+    from labs.runs.chaos import ChaosReport, Sample
 
 EXAMPLES = """examples:
   python -m labs chaos                                     three minutes, seed 7, one broker
   python -m labs chaos --seed 11 --minutes 10 --nodes 3    a cluster of three brokers
   python -m labs chaos --executors 2 --faults driver-kill executor-kill
   python -m labs chaos --spare                             keep the next driver warm, to take over at once
-  python -m labs chaos --minutes 1 --least driver=20       as long as it takes to kill 20 drivers
+  python -m labs chaos --minutes 1 --least driver=20       continue until 20 drivers have been killed
   python -m labs chaos --sink no-marker                    the control: it must be found invalid
+  python -m labs chaos --sink my-lab/my_sink.py            a sink of your own
   python -m labs chaos --sink no-marker --faults driver-point --points after_commit
 
-The exit code is 0 only if the audit is valid. The seed decides what is struck and in which order; the exact
+The exit code is 0 only if the audit is valid. The seed decides which faults strike and in which order; the exact
 moments depend on the machine, and are in the report.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.faults.chaos.plan import KINDS
-    from labs.faults.job import SINKS
+    from labs.faults.job import SINK_HELP, SINKS
 
     what = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
     parser.add_argument("--seed", type=int, default=7, help="(default: %(default)s)")
@@ -42,13 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=victims,
         default=[],
         metavar="VICTIM=N",
-        help="go on until so many have been killed: driver=5 broker=3 executor=2",
+        help="continue until at least so many have been killed: driver=5 broker=3 executor=2",
     )
     parser.add_argument("--faults", nargs="+", metavar="FAULT", help=f"which (default: all that are possible). {what}")
     parser.add_argument("--points", nargs="+", metavar="POINT", help="where driver-point strikes (default: anywhere)")
-    parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="(default: %(default)s)")
+    parser.add_argument("--sink", default=SINKS[0], help=SINK_HELP)
     parser.add_argument("--nodes", type=int, default=1, help="brokers (default: %(default)s)")
-    parser.add_argument("--executors", type=int, default=0, help="run Spark on N executor processes; 0: in the driver")
+    parser.add_argument(
+        "--executors", type=int, default=0, help="run Spark on N executor processes; 0: within the driver"
+    )
     parser.add_argument("--spare", action="store_true", help="keep the next driver warm, to take over at once")
     parser.add_argument("--rate", type=float, default=1_000.0, help="records per second (default: %(default)g)")
     parser.add_argument("--output", type=Path, default=Path("out"), metavar="DIR", help="(default: %(default)s)")
@@ -85,14 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
         points=tuple(arguments.points or FAULT_POINTS),
         spare=arguments.spare,
     )
-    directory = arguments.output.resolve() / f"chaos-{plan.sink}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
+    directory = arguments.output.resolve() / f"chaos-{plan.sink_name}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
     screen = Screen(plan)
     console = plain_console(stderr=True)
     try:
         with Live(screen, console=console, refresh_per_second=4, transient=True):
             report = run_chaos(plan, directory, screen.strikes.append, screen.see)
     except KeyboardInterrupt:
-        console.print(f"what there is of it is kept: {directory}", soft_wrap=True, highlight=False)
+        console.print(f"the evidence so far is kept in {directory}", soft_wrap=True, highlight=False)
         raise
     numbers = json.dumps(report.as_dict(), indent=2)
     (directory / "report.json").write_text(numbers)
@@ -106,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Screen:
-    """The table that is shown while the chaos lasts."""
+    """The table that is shown during the run."""
 
     def __init__(self, plan: ChaosPlan):
         self.plan = plan
@@ -120,7 +123,7 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
-        title = f"chaos, seed {self.plan.seed}, {self.plan.minutes:g} min into the {self.plan.sink} sink"
+        title = f"chaos, seed {self.plan.seed}, {self.plan.minutes:g} min into the {self.plan.sink_name} sink"
         if self._latest:
             now = self._latest
             title += f"\n{now.seconds:4.0f} s: {now.sent:,} records sent, {now.lag:,} behind, {now.visible:,} results"
@@ -137,7 +140,7 @@ def show(report: ChaosReport, plot: Path) -> None:
 
     from labs.commands.console import plain_console
 
-    title = f"seed {report.plan.seed}: what was done, when"
+    title = f"seed {report.plan.seed}: the faults and their times"
     table = Table("seconds", "fault", "what", title=title, title_justify="left")
     for strike in report.strikes:
         span = f"{strike.began:.1f}"

@@ -1,6 +1,6 @@
 """Judge your solution of an exercise: your code, our crashes, the auditor's verdict.
 
-Exit code 0: passed. 1: failed. 2: unknown (there was nothing to judge, or no way to), or a wrong command line.
+Exit code 0: passed. 1: failed. 2: unknown (nothing to judge, or the check was not possible), or a wrong command line.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   python -m labs check --list
-  python -m labs check commit_order                      your cell on the desk, as it was saved
+  python -m labs check commit_order                      your cell on the desk, as you saved it
   python -m labs check commit_order mine.py              a file (.py or .ipynb)
   python -m labs check commit_order mine.py --junit report.xml
   python -m labs check commit_order mine.py --gradescope results.json --points 20
   python -m labs check commit_order mine.py --github     in a workflow of GitHub Actions
 
-docs/teachers-guide.md has what graders need.
+For graders: docs/teachers-guide.md.
 """
-NOT_ENDED = "the check was started, and did not come to its end: it was stopped, or the machine was"
+NOT_ENDED = "the check was started but did not finish: somebody stopped it, or the machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,25 +42,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     graders = parser.add_argument_group("for graders")
     graders.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML")
     graders.add_argument("--gradescope", metavar="FILE", type=Path, help="write Gradescope's results.json")
-    graders.add_argument("--points", type=_points, metavar="N", help="the full score there (default: 1 a scenario)")
+    graders.add_argument(
+        "--points", type=_points, metavar="N", help="the full score there (default: 1 for each scenario)"
+    )
     graders.add_argument(
         "--visibility",
         choices=("visible", "hidden", "after_due_date", "after_published"),
         default="visible",
         help="when students see the scenarios there (default: visible)",
     )
-    graders.add_argument("--github", action="store_true", help="annotate a run of GitHub Actions, and sum it up")
+    graders.add_argument(
+        "--github", action="store_true", help="annotate a run of GitHub Actions, and write its summary"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.desk.desk import DESK, solution_on
     from labs.desk.notes import CHECKED, notes_of
-    from labs.equipment.text_file import check_writable
+    from labs.equipment.plain_text import check_writable
     from labs.exercises.catalogue import EXERCISES
     from labs.exercises.checker.check import check, find_exercise
     from labs.exercises.checker.report import Report
-    from labs.exercises.checker.source_code import NoSource
+    from labs.exercises.checker.student_module import NoSource
 
     if arguments.list:
         for name in EXERCISES:
@@ -74,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         for written in filter(None, (arguments.junit, arguments.gradescope)):
             check_writable(written)
             if file and written.resolve() == Path(file).resolve():
-                raise ValueError(f"{written} is the file that is to be judged: name another one for the report")
-        # Whatever ends the check, and however: a grader finds a report of this check, and not the one of yesterday.
+                raise ValueError(f"{written} is the file to judge: name another file for the report")
+        # However the check ends, a grader finds a report of this check, and not an older one.
         _write_reports(arguments, exercise, Report(arguments.exercise, str(arguments.file or ""), [], NOT_ENDED))
     except (ValueError, OSError) as error:  # UnknownExercise is a ValueError
         return _usage(str(error))
@@ -88,9 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
                 fail_fast=arguments.fail_fast,
                 starting=lambda scenario: status.update(f"{scenario} …"),
             )
-    except NoSource as error:  # a grader is to be told what was handed in, even where that is nothing
+    except NoSource as error:  # a grader needs a report even if nothing was handed in
         return _without_judgement(arguments, exercise, str(error))
-    except Exception as error:  # whatever is wrong with the bench is not the student's fault: never exit code 1
+    except Exception as error:  # not the student's fault, so never exit code 1
         if os.environ.get("LABS_TRACEBACK"):
             raise
         return _without_judgement(arguments, exercise, f"could not be judged: {type(error).__name__}: {error}")
@@ -106,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _without_judgement(arguments: argparse.Namespace, exercise: Exercise, why: str) -> int:
-    """Tell graders and the user why nothing was judged: no success, and no fault of the student's."""
+    """Tell graders and the user why nothing was judged: it is no success, and not the student's fault."""
     from labs.exercises.checker.report import Report
 
     report = Report(arguments.exercise, str(arguments.file or ""), [], why)
@@ -117,7 +121,7 @@ def _without_judgement(arguments: argparse.Namespace, exercise: Exercise, why: s
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
     from labs.commands.console import plain_console
-    from labs.exercises.checker.graders import without_commands
+    from labs.exercises.checker.report import without_commands
 
     if arguments.json:
         json.dump(report.as_dict(), sys.stdout, indent=2)
@@ -130,7 +134,7 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
 
 def _write_reports(arguments: argparse.Namespace, exercise: Exercise, report: Report) -> None:
     """Write the files that were asked for."""
-    from labs.exercises.checker.graders import as_gradescope
+    from labs.exercises.checker.report import as_gradescope
 
     if arguments.junit:
         arguments.junit.write_text(report.as_junit(), "utf-8")
@@ -140,8 +144,8 @@ def _write_reports(arguments: argparse.Namespace, exercise: Exercise, report: Re
 
 
 def _tell_github(arguments: argparse.Namespace, exercise: Exercise, report: Report) -> None:
-    """Annotate the run of GitHub Actions, and sum it up."""
-    from labs.exercises.checker.graders import github_lines, write_summary
+    """Annotate the run of GitHub Actions, and write its summary."""
+    from labs.exercises.checker.report import github_lines, write_summary
 
     if arguments.github:
         if summary := os.environ.get("GITHUB_STEP_SUMMARY"):

@@ -1,6 +1,6 @@
-"""What a command shows while it works, on standard error: bars that vanish, or plain lines where there is no terminal.
+"""The progress of a command, on standard error: bars that vanish, or plain lines if there is no terminal.
 
-Text from outside (names of logs, addresses, messages) is shown as it is: the consoles here know neither rich's
+Text from outside (names of logs, addresses, messages) is printed unchanged: the consoles here interpret neither rich's
 `[markup]` nor its `:emoji:` codes.
 """
 
@@ -18,21 +18,25 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 from rich.table import Column
+from rich.text import Text
 
-EVERY_SECONDS = 5  # a line, if there is news
+EVERY_SECONDS = 5  # between two lines
 EVERY_SHARE = 0.1
+SLOWEST = 600  # seconds between two steps from which the rest is still estimated
 NO_WIDTH = 1_000  # of a file or a pipe
-ROOM_FOR_BAR = 44  # columns that are not the description's
+ROOM_FOR_BAR = 58  # columns beside the description
 _BLANKS = re.compile(r" +$", re.MULTILINE)
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """Return a console that prints text as it is, and neither folds nor pads it where there is no terminal to fit."""
+    """Return a console that prints text unchanged, and neither folds nor pads it if there is no terminal."""
     console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         console.width = NO_WIDTH
@@ -53,11 +57,20 @@ class _NotPadded:
         return getattr(self._file, name)
 
 
+class Remaining(TimeRemainingColumn):
+    """The time that a task will still take, as far as its steps so far tell; nothing before the first of them."""
+
+    def render(self, task: Task) -> Text:
+        """Return it in words."""
+        left = task.time_remaining
+        return Text("" if task.finished or left is None else f"{int(left) // 60}:{int(left) % 60:02} left")
+
+
 class Bars:
     """A bar for each task, erased at the end."""
 
     def __init__(self, console: Console):
-        # The names give way before the numbers do.
+        # In a narrow terminal the names are cut, not the numbers.
         names = Column(no_wrap=True, overflow="ellipsis", max_width=max(16, console.width - ROOM_FOR_BAR))
         self._progress = Progress(
             SpinnerColumn(),
@@ -65,14 +78,16 @@ class Bars:
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            Remaining(),
             console=console,
             transient=True,
+            speed_estimate_period=SLOWEST,
         )
         self._tasks: dict[str, TaskID] = {}
         self._progress.start()
 
     def show(self, task: str, done: int, total: int | None = None, detail: str = "") -> None:
-        """Say how many steps of a task are done, of how many if that is known, and what is going on."""
+        """Show how many steps of a task are done, of how many if that is known, and the present step."""
         if task not in self._tasks:
             self._tasks[task] = self._progress.add_task(task, total=total)
         self._progress.update(self._tasks[task], completed=done, total=total, description=detail or task)
@@ -83,11 +98,11 @@ class Bars:
 
 
 class Lines:
-    """A line when a task begins and ends, at each tenth of it, and every few seconds if there is news."""
+    """Prints a line when a task begins and ends, at each tenth of it, and every few seconds if it has advanced."""
 
     def __init__(self, console: Console, now: Callable[[], float] = time.monotonic):
         self._console, self._now = console, now
-        self._told: dict[str, tuple[int, float]] = {}  # task: what was done when it was last told, and the time
+        self._told: dict[str, tuple[int, float]] = {}  # task: steps done and time at its last line
 
     def show(self, task: str, done: int, total: int | None = None, detail: str = "") -> None:
         """As in `Bars`."""
@@ -101,12 +116,12 @@ class Lines:
             self._console.print(f"{detail or task}: {done:,}{of}", soft_wrap=True)
 
     def close(self) -> None:
-        """Nothing is to be erased."""
+        """Do nothing: lines stay."""
 
 
 @contextmanager
 def bench_progress(console: Console) -> Iterator[Bars | Lines]:
-    """Yield what shows the progress of tasks on the console."""
+    """Yield the bars or lines for the progress of tasks on this console."""
     progress = Bars(console) if console.is_terminal else Lines(console)
     try:
         yield progress

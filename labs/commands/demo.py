@@ -1,4 +1,4 @@
-"""Climb the staircase: the same log and the same crash, with one more mechanism each time, until nothing is doubled."""
+"""Climb the staircase: the same log and the same faults, with one more mechanism each time, until none is doubled."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ EXAMPLES = """examples:
   python -m labs demo --full          every stage, crashed at every point
   python -m labs demo --json
 """
-# One window's worth; results come out from batch 3 on.
+# The records of one window; results come out from batch 3 on.
 RECORDS_PER_BATCH = 80
 RESULTS_FROM = 3
 PICTURES = ("counts.png", "staircase.png", "heatmap.png")
-STARTING, CLIMBING = "starting Kafka and Spark", "the staircase"
+FETCHING, STARTING, CLIMBING = "Kafka's jars, fetched once", "starting Kafka and Spark", "the staircase"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="crash every stage at every fault point; adds a heatmap")
     parser.add_argument("--json", action="store_true", help="print a list of {stage, fault, expected, lost, …}")
-    parser.add_argument("--log", help="the log to count first (default: a seeded one of 20,000 lines)")
+    parser.add_argument("--log", help="the log to count first (default: a generated one of 20,000 lines)")
     parser.add_argument("--output", default="out", metavar="DIR", help="where the plots go (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import bench_progress, plain_console
     from labs.commands.own_files import check_pictures, seeded_log
+    from labs.equipment.jars import all_jars
     from labs.equipment.spark import spark_session
     from labs.runs.count import open_log
 
@@ -53,9 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     check_pictures(output / name for name in PICTURES)
     name = arguments.log or str(seeded_log(output / "access.log"))
     log = open_log([name])
-    if not log.understood:  # said before Kafka and Spark are started
+    if not log.understood:  # reported before Kafka and Spark are started
         log.report.insist()
     with bench_progress(plain_console(stderr=True)) as progress:
+        progress.show(FETCHING, 0, 1)
+        all_jars()
+        progress.show(FETCHING, 1, 1)
         progress.show(STARTING, 0, 2)
         with kafka_behind_a_proxy(meanwhile=spark_session) as (broker, proxy):
             spark = spark_session()
@@ -69,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def kafka_behind_a_proxy(meanwhile: Callable[[], object]) -> Iterator[tuple[AnyBroker, Proxy | None]]:
-    """Yield a broker and the proxy before it; of a Kafka that somebody else runs, the proxy is None."""
+    """Yield a broker and the proxy before it; the proxy is None before a Kafka that the lab did not start."""
     from labs.equipment.broker import open_broker
     from labs.faults.proxy import proxied_broker
 
@@ -105,12 +109,12 @@ def count_a_log(
 def climb(
     arguments: argparse.Namespace, spark: SparkSession, broker: AnyBroker, proxy: Proxy | None, progress: Bars | Lines
 ) -> list[Outcome]:
-    """Run every stage through the same storm of faults; with --full through each fault alone as well."""
+    """Run every stage under the same faults together; with --full also under each fault alone."""
     from exactly_once_kafka.points import FAULT_POINTS
     from labs.equipment.topics import create_topic, remove_topics
     from labs.evidence.auditor.expected import count_by_window
     from labs.faults.fault import Fault
-    from labs.faults.lost_acknowledgement import LostAcknowledgement
+    from labs.faults.proxy import LostAcknowledgement
     from labs.pipeline.log.generate import classroom
     from labs.pipeline.log.replay import close_windows, replay
     from labs.runs.staircase import AT_MOST_ONCE, STAGES, run_stage
@@ -119,7 +123,7 @@ def climb(
     topic = create_topic(servers, f"classroom_{uuid.uuid4().hex[:8]}", partitions=1)
     close_windows(replay(accesses, servers, topic).last_time_ms, servers, topic)
     lost: list[Fault | LostAcknowledgement] = [LostAcknowledgement(RESULTS_FROM, proxy)] if proxy else []
-    storm = (*lost, Fault("mid_transaction", RESULTS_FROM + 1), Fault("after_commit", RESULTS_FROM + 2))
+    storm = (*lost, Fault("mid_rows", RESULTS_FROM + 1), Fault("after_commit", RESULTS_FROM + 2))
     plan = [(stage, storm) for stage in STAGES]
     if arguments.full:
         alone = [*lost, *(Fault(point, RESULTS_FROM + 1) for point in FAULT_POINTS)]
@@ -163,15 +167,29 @@ def show(outcomes: list[Outcome], arguments: argparse.Namespace, console: Consol
         console.print("\nEach fault alone")
         console.print(_table([row for row in rows if row not in storm], "fault"))
     console.print(f"Plots: {', '.join(map(printable_name, plots))}")
+    console.print("\n" + in_a_sentence(storm))
+    console.print("Next: make lab opens the lessons; make room lets you kill the processes yourself.")
+
+
+def in_a_sentence(storm: list[dict[str, Any]]) -> str:
+    """Say what the staircase has shown."""
+    first, last = storm[0], storm[-1]
+    wrong = f"{last['lost']} results are lost and {last['duplicated']} duplicated"
+    return (
+        f"The same faults: with {first['stage']} {first['duplicated']} of {first['expected']} results are duplicated; "
+        f"with every mechanism {wrong}."
+    )
 
 
 def _table(rows: list[dict[str, Any]], *more: str) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
     numbers = ("expected", "lost", "duplicated")
     for column in ("stage", *more, *numbers, "verdict"):
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*[str(row[str(column.header)]) for column in table.columns])
+        *cells, verdict = (str(row[str(column.header)]) for column in table.columns)
+        table.add_row(*cells, Text(verdict, style="green" if verdict == "valid" else "red"))
     return table

@@ -13,15 +13,17 @@ from labs.equipment.plain_text import one_line
 
 EXAMPLES = """examples:
   python -m labs desk
-  python -m labs desk --reset 03        lesson 03 anew (or --reset 3); yours is kept beside it
-  python -m labs desk --reset one_transaction      an exercise anew, by its name
+  python -m labs desk --reset 03        a fresh lesson 03 (or --reset 3); yours is kept beside it
+  python -m labs desk --reset one_transaction      a fresh exercise, by its name
   python -m labs desk ~/exactly-once
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=DESK, help="where (default: my-lab)")
-    parser.add_argument("--reset", metavar="LESSON", help="lay this lesson down anew, by its number or name")
+    parser.add_argument(
+        "--reset", metavar="LESSON", help="replace this lesson, given by number or name, by a fresh one; yours is kept"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Check that this machine can run the lab. Exit code 1 if something is missing, with the cure."""
+"""Check that this machine can run the lab. If something is missing, say what to do, and exit with code 1."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checks() -> Callable[[Callable[[str], object]], Iterable[Check]]:
-    """Return the checks; or the one that says whose packages are in the way, if those cannot even be imported."""
+    """Return the checks; if they cannot be imported, the one check that names the packages in the way."""
     try:
         from labs.equipment.doctor import checks
     except (ImportError, AttributeError):

@@ -1,4 +1,4 @@
-"""Other engines before the same judge: install them, show their settings, and compare them under the same kills."""
+"""Other engines under the same auditor: install them, show their settings, and compare them under the same kills."""
 
 from __future__ import annotations
 
@@ -22,41 +22,49 @@ COLUMNS = {
 
 EXAMPLES = """examples:
   python -m labs engines list
-  python -m labs engines install flink           in an environment of its own; nothing else is touched
+  python -m labs engines install flink           in an environment of its own; nothing else is changed
   python -m labs engines show flink              every setting, and why
   python -m labs engines compare --kills 5       all that are installed, each with its control
-  python -m labs engines compare --kills 10 --records 100000    which take a longer log
+  python -m labs engines compare --kills 10 --records 100000    more kills need a longer log
   python -m labs engines compare --engines spark quix --json out/engines.json
   python -m labs engines compare --seeds 7 8 9 --trials kills outage
-  python -m labs engines compare --engines flink --commit-seconds 5    a checkpoint each five seconds
+  python -m labs engines compare --engines flink --commit-seconds 5    a checkpoint every five seconds
 
-Of compare: three trials, with kills, with an outage longer than the transactions' timeout, and with neither, for speed.
-The exit code is 0 only if every run of exactly once is valid, other than one whose transactions timed out, and every
-control is found doubled.
+compare has three trials: with kills, with an outage longer than the transactions' timeout, and without faults, for
+speed. The exit code is 0 only if every exactly-once run is valid, except where its transactions timed out, and the
+auditor finds every control doubled.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.engines.catalogue import ENGINES
     from labs.engines.engine import COMMIT_SECONDS
-    from labs.engines.environments import ENVIRONMENTS
+    from labs.engines.environment import ENVIRONMENTS
 
     orders = parser.add_subparsers(dest="order", required=True, metavar="ORDER")
     orders.add_parser("list", help="which engines there are, and which can be used")
     for order, purpose in (("install", "make an engine's environment"), ("remove", "delete an engine's environment")):
         orders.add_parser(order, help=purpose).add_argument("name", choices=sorted(ENVIRONMENTS))
     orders.add_parser("show", help="print an engine's settings").add_argument("name", choices=list(ENGINES))
-    compare = orders.add_parser("compare", help="the same log, the same kills, the same judge")
+    compare = orders.add_parser("compare", help="compare engines: the same log, the same kills, the same auditor")
     compare.add_argument("--engines", nargs="+", choices=list(ENGINES), help="(default: all that can be used)")
-    compare.add_argument("--kills", type=int, default=3, metavar="N", help="in each run (default: %(default)s)")
-    compare.add_argument("--seeds", type=int, nargs="+", default=[7], metavar="N", help="of the log and of the kills")
-    compare.add_argument("--records", type=int, default=40_000, metavar="N", help="with kills (default: %(default)s)")
+    compare.add_argument("--kills", type=int, default=3, metavar="N", help="kills in each run (default: %(default)s)")
+    compare.add_argument(
+        "--seeds", type=int, nargs="+", default=[7], metavar="N", help="seeds of the log and of the kills"
+    )
+    compare.add_argument(
+        "--records",
+        type=int,
+        default=40_000,
+        metavar="N",
+        help="records in the trial with kills (default: %(default)s)",
+    )
     compare.add_argument(
         "--trials", nargs="+", choices=list(COLUMNS), default=list(COLUMNS), help="(default: all three)"
     )
-    backlog = f"to be drained, for speed; from {LONG:,} on JVMs use all of their compilers (default: %(default)s)"
+    backlog = f"records in the trial for speed; from {LONG:,} on JVMs use all compilers (default: %(default)s)"
     compare.add_argument("--backlog", type=int, default=300_000, metavar="N", help=backlog)
-    every = "between two checkpoints, commits or micro-batches (default: %(default)s)"
+    every = "seconds between two checkpoints, commits or micro-batches (default: %(default)s)"
     compare.add_argument("--commit-seconds", type=_seconds, default=COMMIT_SECONDS, metavar="N", help=every)
     compare.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
 
@@ -74,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show_list(arguments: argparse.Namespace) -> int:
     from labs.engines.catalogue import ENGINES
-    from labs.engines.environments import environment_of
+    from labs.engines.environment import environment_of
 
     for engine in ENGINES.values():
         there = "part of the lab"
@@ -88,7 +96,7 @@ def show_list(arguments: argparse.Namespace) -> int:
 
 def install(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
-    from labs.engines.environments import environment_of
+    from labs.engines.environment import environment_of
 
     environment = environment_of(arguments.name)
     console = plain_console(stderr=True)
@@ -102,7 +110,7 @@ def install(arguments: argparse.Namespace) -> int:
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    from labs.engines.environments import environment_of
+    from labs.engines.environment import environment_of
 
     environment_of(arguments.name).remove()
     print(f"{arguments.name} is not installed")
@@ -124,14 +132,14 @@ def show(arguments: argparse.Namespace) -> int:
 def compare(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.engines.catalogue import chosen_engines
-    from labs.runs import engine_comparison, engine_machine
+    from labs.runs import engine_comparison
 
     engines = chosen_engines(arguments.engines)
     progress = plain_console(stderr=True)
     backlog = arguments.backlog
     long_run, every = backlog >= LONG, arguments.commit_seconds
     size = engine_comparison.Size(arguments.records, arguments.kills, backlog, long_run, every)
-    report: dict[str, Any] = {"machine": engine_machine.machine(), "size": size._asdict(), "runs": []}
+    report: dict[str, Any] = {"machine": engine_comparison.machine(), "size": size._asdict(), "runs": []}
     runs = []
     say = functools.partial(progress.print, soft_wrap=True)
     for each in engine_comparison.compare(engines, arguments.seeds, size, arguments.trials, say):
@@ -146,14 +154,14 @@ def compare(arguments: argparse.Namespace) -> int:
         if each.run.audit.reason:
             print(f"{each.run.engine}, {engine_comparison.guarantee(each.run.exactly_once)}: {each.run.audit.reason}")
         if not each.as_expected:
-            proves_nothing = "the control was not doubled, so these kills prove nothing of it"
+            proves_nothing = "the control was not doubled, so these kills prove nothing about this engine"
             told = each.run.audit if each.run.exactly_once else proves_nothing
             print(f"{each.run.engine}, seed {each.seed}: {told}", file=sys.stderr)
     return 0 if all(each.as_expected for each in runs) else 1
 
 
 def tables(runs: list[dict]) -> list[Table]:
-    """Return one table for each trial that there was."""
+    """Return one table for each trial."""
     from rich.table import Table
 
     made = []

@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=7, help="(default: %(default)s)")
     parser.add_argument("--rate", type=float, default=200.0, help="requests per second (default: %(default)s)")
     parser.add_argument("--disorder-ms", type=int, default=0, help="how far behind a line may be, at most 5000")
-    parser.add_argument("--stragglers", type=float, default=0.0, help="fraction of lines that come later still")
-    parser.add_argument("--classroom", action="store_true", help="each IP exactly ten times in every window")
+    parser.add_argument("--stragglers", type=float, default=0.0, help="fraction of lines that come even later")
+    parser.add_argument("--classroom", action="store_true", help="a log with each IP exactly ten times in every window")
     parser.add_argument("--style", choices=("combined", "common", "csv"), default="combined")
     parser.add_argument("--output", help="file to write (default: standard output)")
 

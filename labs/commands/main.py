@@ -14,55 +14,74 @@ from labs.equipment.foreign_packages import foreign_packages
 from labs.equipment.interrupts import ended_as_by_ctrl_c
 from labs.equipment.plain_text import plain
 
-# Commands say themselves what there is to say; py4j would log a Ctrl-C, and what fails after it, with all stacks.
+# Commands print their own messages; py4j would log a Ctrl-C, and the failures after it, with all stack traces.
 NO_LOG = logging.NullHandler()
 
+PROGRAM = "python -m labs"
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C ended
 
-# In the order of --help: command -> what it does.
-COMMANDS = {
-    "demo": "count a log, then climb the staircase: crash, restart, audit, plot",
-    "count": "count the requests per IP of an access log",
-    "generate": "write a seeded access log",
-    "chaos": "break everything at random, and audit what came of it",
-    "model": "try every order of crashes, delays and retries: a model of each stage",
-    "attack": "break a sink that is subtly wrong, by orders of your own",
-    "room": "show the operations room: the stream live, to be struck by hand",
-    "run": "run the IP count as a job of its own",
-    "broker": "run a Kafka broker until Ctrl-C",
-    "cluster": "run a Spark cluster until Ctrl-C",
-    "desk": "lay out the lessons to work on: a folder of your own",
-    "progress": "show what you predicted, wrote and answered",
-    "slides": "make a page to project: one screen a lesson",
-    "check": "judge your solution of an exercise",
-    "doctor": "check that this machine can run the lab",
-    "engines": "compare Spark, Flink, Quix Streams and Kafka Streams before the same judge",
-    "bench": "measure throughput and latency on this machine",
-    "soak": "repeat for hours what the tests do once",
-    "setup": "fetch and check the jars",
-    "notebooks": "execute all lessons in place",
-    "site": "build the course as static pages",
+# In the order of --help: what it is for -> command -> what it does.
+GROUPS = {
+    "learn": {
+        "desk": "lay out the lessons to work on: a folder of your own",
+        "check": "judge your solution of an exercise",
+        "progress": "show what you predicted, wrote and answered",
+        "attack": "break a subtly wrong sink, by orders of your own",
+    },
+    "show": {
+        "demo": "count a log, then climb the staircase: crash, restart, audit, plot",
+        "room": "show the operations room: the live stream, with faults at the press of a button",
+        "slides": "make a page to project: one screen for each lesson",
+        "chaos": "inject faults at random, and audit the results",
+        "model": "try every order of crashes, delays and retries: a model of each stage",
+        "engines": "compare Spark, Flink, Quix Streams and Kafka Streams under the same auditor",
+    },
+    "use": {
+        "doctor": "check that this machine can run the lab",
+        "judge": "judge a job of your own, in any language, under kills and other faults",
+        "count": "count the requests per IP of an access log",
+        "generate": "write a seeded access log",
+        "run": "run the IP count as a job of its own",
+        "broker": "run a Kafka broker until Ctrl-C",
+        "cluster": "run a Spark cluster until Ctrl-C",
+    },
+    "develop": {
+        "setup": "fetch and check the jars",
+        "notebooks": "execute all lessons in place",
+        "site": "build the course as static pages",
+        "bench": "measure throughput and latency on this machine",
+        "soak": "repeat for hours what the tests do once",
+    },
 }
+COMMANDS = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run `python -m labs` with `argv` and return its exit code."""
-    if "PYTHONWARNINGS" in os.environ:  # of somebody who develops something; turned into errors, they end this one
+    if "PYTHONWARNINGS" in os.environ:  # a developer's setting; warnings turned into errors would end this program
         warnings.simplefilter("ignore")
+    argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
-        prog="python -m labs",
-        description="The exactly-once lab.",
-        epilog="Help on one: python -m labs COMMAND --help",
+        prog=PROGRAM,
+        usage=f"{PROGRAM} COMMAND [-h] …",
+        description=f"The exactly-once lab.\n\n{listed()}",
+        epilog="Help on one command: python -m labs COMMAND --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    wanted = (sys.argv[1:] if argv is None else argv)[:1]
-    for name, purpose in COMMANDS.items():
-        sub = commands.add_parser(name, help=purpose, formatter_class=argparse.RawDescriptionHelpFormatter)
-        if wanted == [name]:  # the others need not be imported
+    commands = parser.add_subparsers(dest="command", prog=PROGRAM, metavar="COMMAND", help=argparse.SUPPRESS)
+    wanted = argv[:1]
+    for name in COMMANDS:
+        sub = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if wanted == [name]:  # so the others are not imported
             module = importlib.import_module(f"labs.commands.{name}")
             sub.description, sub.epilog = module.__doc__, getattr(module, "EXAMPLES", None)
             module.add_arguments(sub)
-    arguments = parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
+    if arguments.command is None and not unknown:
+        parser.print_help()
+        return 0
+    if unknown:  # argparse itself would show the usage of `python -m labs`
+        commands.choices.get(arguments.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     print_whatever_the_locale()
     logging.getLogger().addHandler(NO_LOG)
     try:
@@ -73,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         print("\nstopped", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the reader of our output has left
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the reader of the output has ended
         return 1
     except (ImportError, AttributeError) as error:
         if not (foreign := foreign_packages()):
@@ -87,8 +106,18 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
+def listed() -> str:
+    """Return the commands in their groups, each with what it does."""
+    width = max(map(len, COMMANDS))
+    return "\n".join(
+        line
+        for group, purposes in GROUPS.items()
+        for line in (f"{group}:", *(f"  {name:<{width}}  {purpose}" for name, purpose in purposes.items()), "")
+    ).rstrip()
+
+
 def print_whatever_the_locale() -> None:
-    """Print as `\\x..` what the terminal's encoding does not have, such as a file name's accent, instead of failing."""
+    """Print a character that the terminal's encoding lacks, such as an accent, as `\\x..` instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Try every order of what can happen to a batch, stage by stage: the anomaly that comes first, and the shortest way."""
+"""Try every order of events for a batch, stage by stage, and show the first anomaly and the shortest way to it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EXAMPLES = """examples:
   python -m labs model --stage "the sink" --batches 3
   python -m labs model --stage "offset last" --save doubled.json
   python -m labs model --schedule doubled.json --replay --draw doubled.svg
-  python -m labs model --walks 100                         the real sink, at random, against the model of it
-  python -m labs model --replay --times 10                 each counterexample on a real Kafka, ten times over
+  python -m labs model --walks 100                         random walks of the real sink, compared with its model
+  python -m labs model --replay --times 10                 each counterexample on a real Kafka, ten times
   python -m labs model --stage "at least once" --replay --draw happened.svg
 
-Without --limit a stage is explored to its first anomaly or to the end: no state of it, within the bounds, has one. The
-exit code is 0 whatever is found; 1 if Kafka disagrees with the model. All stages take about two minutes.
+Without --limit a stage is explored to its first anomaly or to the end; at the end, no state within the bounds has one.
+The exit code is 1 if Kafka disagrees with the model, else 0, also with anomalies. All stages take about two minutes.
 """
 
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage", action="append", choices=MODELS, metavar="NAME", help=f"one of: {'; '.join(MODELS)}")
     for bound in ("batches", "rows", "drivers"):
         parser.add_argument(f"--{bound}", type=whole_number, metavar="N", help="(default: the stage's own, mostly 2)")
-    parser.add_argument("--limit", type=whole_number, metavar="N", help="give up after so many states")
+    parser.add_argument("--limit", type=whole_number, metavar="N", help="stop after N states")
     parser.add_argument("--show", action="store_true", help="print the shortest schedule of each anomaly")
     parser.add_argument(
         "--draw",
@@ -43,18 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.svg",
         help="draw the one stage's schedule; with --replay, what went over the wire",
     )
-    parser.add_argument("--replay", action="store_true", help="carry each schedule out on a real Kafka, and audit it")
-    parser.add_argument("--times", type=whole_number, default=1, metavar="N", help="so many times each (default: 1)")
-    parser.add_argument("--walks", type=whole_number, metavar="N", help="walk the real sink at random, N times")
-    parser.add_argument("--save", type=Path, metavar="FILE.json", help="keep the one stage's schedule")
-    parser.add_argument("--schedule", type=Path, metavar="FILE.json", help="show, draw or replay this one instead")
+    parser.add_argument("--replay", action="store_true", help="carry out each schedule on a real Kafka, and audit it")
+    parser.add_argument("--times", type=whole_number, default=1, metavar="N", help="replay each N times (default: 1)")
+    parser.add_argument(
+        "--walks", type=whole_number, metavar="N", help="compare N random walks of the real sink with the model"
+    )
+    parser.add_argument("--save", type=Path, metavar="FILE.json", help="save the one stage's schedule")
+    parser.add_argument("--schedule", type=Path, metavar="FILE.json", help="show, draw or replay this schedule instead")
     parser.add_argument("--coverage", action="store_true", help="print how often each kind of step was taken")
     parser.add_argument("--json", action="store_true", help="print one JSON object per stage")
 
 
 def whole_number(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
 
 
@@ -72,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _show_saved(arguments)
     names = arguments.stage or list(MODELS)
     if (arguments.draw or arguments.save) and len(names) > 1:
-        raise ValueError(f"--{'draw draws' if arguments.draw else 'save keeps'} one stage: name it with --stage")
+        raise ValueError(f"--{'draw draws' if arguments.draw else 'save saves'} one stage: name it with --stage")
     found = [_explored(name, arguments) for name in names]
     if arguments.replay:
         return _replay(found, arguments)
@@ -83,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explored(name: str, arguments: argparse.Namespace) -> tuple[Any, Schedule]:
-    """Explore a stage, say what was found, and return the stage with its schedule."""
+    """Explore a stage, print the finding, and return the stage with its schedule."""
     from labs.commands.console import bench_progress, plain_console
     from labs.schedules.model.checker import explore
     from labs.schedules.model.stages import MODELS
@@ -125,7 +127,7 @@ def _keep(schedule: Schedule, arguments: argparse.Namespace) -> None:
 
 def _show_saved(arguments: argparse.Namespace) -> int:
     """Show, draw or replay a schedule from a file."""
-    from labs.equipment.text_file import text_of
+    from labs.equipment.plain_text import text_of
     from labs.schedules.model.stages import MODELS
     from labs.schedules.schedule import Schedule, ScheduleError
 
@@ -136,7 +138,8 @@ def _show_saved(arguments: argparse.Namespace) -> int:
         raise ScheduleError(f"{arguments.schedule} is a schedule of the stage {schedule.stage!r}: leave --stage out")
     batches = MODELS[schedule.stage].batches
     for n, event in enumerate(schedule.events, 1):
-        behind = event.actor == "supervisor"  # who is started when all is done has nothing to do
+        # One more: a driver may start when all is done, and the last batch also asks for the next one's epoch.
+        behind = event.actor == "supervisor" or "fence" in (event.action, event.request)
         if event.batch is not None and not 0 <= event.batch < batches + behind:
             raise ScheduleError(f"step {n}: there is no batch {event.batch}; the batches are 0 to {batches - 1}")
     if arguments.show or not (arguments.draw or arguments.replay):
@@ -146,10 +149,10 @@ def _show_saved(arguments: argparse.Namespace) -> int:
 
 
 def _replay(found: list[tuple[Any, Schedule]], arguments: argparse.Namespace) -> int:
-    """Carry out what was found, where there is a program for it; return 1 if Kafka disagrees anywhere, else 0."""
+    """Carry out the schedules that have a program; return 1 if Kafka disagrees with any, else 0."""
     from labs.commands.model_on_kafka import replay_all
 
     schedules = [(stage, schedule) for stage, schedule in found if schedule.events]
     if not schedules:
-        raise ValueError("nothing was found that could be carried out on Kafka")
+        raise ValueError("found no schedule that could be carried out on Kafka")
     return replay_all(schedules, arguments.times, arguments.draw)

@@ -1,4 +1,4 @@
-"""The part of `python -m labs model` that needs a Kafka: schedules carried out, and random walks of the real sink."""
+"""The part of `python -m labs model` that needs a Kafka: it replays schedules, and walks the real sink at random."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labs.schedules.schedule import Schedule
 
 
 def walk_the_sink(walks: int) -> int:
-    """Take the real sink through random walks of the model; return 1 if it does something else anywhere, else 0."""
+    """Take the real sink through random walks of the model; return 1 if it deviates in any, else 0."""
     failed = steps = 0
     spark = spark_session()
     with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
@@ -32,7 +32,7 @@ def walk_the_sink(walks: int) -> int:
 
 
 def replay_all(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing: Path | None) -> int:
-    """Carry out the schedules, each with its stage, and say which cannot be; return 1 if Kafka disagrees, else 0."""
+    """Carry out the schedules, and print which are only modelled; return 1 if Kafka disagrees with any, else 0."""
     print(f"\n{'on the real Kafka':<31} {'the model':<13} {'the auditor':<31} {'agreed':>10}")
     played = [(stage, schedule) for stage, schedule in schedules if can_be_replayed(stage)]
     disagreed = _replay_each(played, times, drawing) if played else 0

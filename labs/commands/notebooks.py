@@ -1,4 +1,4 @@
-"""Execute the lessons in place, each in a fresh kernel, so that what is committed is what they print."""
+"""Execute the lessons in place, each in a fresh kernel, so that their real outputs are committed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebooks", nargs="*", type=Path, help="which (default: all lessons, and those for practice)")
+    parser.add_argument(
+        "notebooks", nargs="*", type=Path, help="which (default: all lessons, and the notebooks for practice)"
+    )
     parser.add_argument("--timeout", type=int, default=300, help="seconds for one cell (default: %(default)s)")
 
 
 def all_notebooks() -> list[Path]:
-    """Return the lessons and the notebooks for practice; the numbered exercises hold skeletons, and are left out."""
+    """Return the lessons and the notebooks for practice, without the numbered exercises, which hold skeletons."""
     return [*sorted(NOTEBOOKS.glob("*.ipynb")), *sorted(NOTEBOOKS.glob("exercises/[a-z]*.ipynb"))]
 
 
@@ -61,14 +63,14 @@ def execute(notebook: NotebookNode, folder: Path, timeout: int = 300) -> None:
 
 
 def _clean(notebook: NotebookNode) -> NotebookNode:
-    """Drop what differs from run to run and means nothing: timings, and widgets' state."""
+    """Drop the parts that differ from run to run without meaning: timings, and the state of widgets."""
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
-        # A widget ends with its kernel; what it showed is there as text, too.
+        # A widget ends with its kernel; its output also exists as text.
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
-        if "outputs" in cell:  # what told how far a check was is empty when it is over
+        if "outputs" in cell:  # the display of a check's progress is empty at the end
             cell.outputs = [each for each in cell.outputs if each.output_type != "display_data" or each.data]
     return notebook

@@ -1,4 +1,4 @@
-"""The files that `demo` puts into a directory of the user's: what the lab did not make is never overwritten."""
+"""The files that `demo` writes into the user's directory. It never overwrites a file that the lab did not make."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MADE_HERE = {"Software": "python -m labs demo"}  # noted in each picture, at its
 
 
 def check_pictures(files: Iterable[Path]) -> None:
-    """Raise ValueError where a picture would overwrite a file that `demo` did not make."""
+    """Raise ValueError if a picture would overwrite a file that `demo` did not make."""
     for file in files:
         if file.exists() and MADE_HERE["Software"].encode() not in file.read_bytes()[:4096]:
             raise _not_ours(file)
 
 
 def seeded_log(file: Path) -> Path:
-    """Write the log that is always the same. Raises ValueError where a file with other content is in the way."""
+    """Write the log, which is always the same. Raises ValueError if a file with other content is in the way."""
     text = "".join(format_line(access) + "\n" for access in Traffic(requests=20_000, clients=200))
     if not file.exists():
         file.write_text(text)

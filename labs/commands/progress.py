@@ -1,4 +1,4 @@
-"""Show how far you are: predictions, exercises and exit tickets, from the notes on your desk. Nothing leaves it."""
+"""Show your progress: predictions, exercises and exit tickets, from the notes on your desk, which stay there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.table import Table
 
     from labs.commands.console import plain_console
-    from labs.desk.progress import progress_in
+    from labs.desk.notes import progress_in
 
     desk: Path = arguments.folder.expanduser()
     notes = notes_of(desk)
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(lessons)
     console.print()
     console.print(exercises)
-    print("\nRightly: at the first comparison, and at the first answer.")
+    print("\nRightly: predictions at the first comparison, exit tickets at the first answer.")
     if progress.broken:
         print(f"{progress.broken} lines of {desk / NOTES} could not be read and were left out.")
     return 0

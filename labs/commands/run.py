@@ -1,4 +1,4 @@
-"""Run the IP count as a job of its own, from a checkpoint if there is one; it tells of its batches in lines of JSON."""
+"""Run the IP count as a job of its own, from a checkpoint if there is one; it reports its batches in lines of JSON."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ EXAMPLES = """examples:
   python -m labs run --warm       a hot spare, which waits for its arguments as a JSON list on standard input
 """
 WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
-COMPILER = "of Java: the quick one alone, which starts soonest, or all, for a long run (default: %(default)s)"
-# How the exactly-once sink of that name differs from the library's default.
+COMPILER = "Java's compilers: only the quick one, which starts soonest, or all, for a long run (default: %(default)s)"
+# How the options of the sink of that name differ from the library's default.
 SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-driver": {"writers": "driver"},
     "by-executors": {"driver_rows": 0},
@@ -44,12 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    from labs.faults.job import SINKS
+    from labs.faults.job import SINK_HELP, SINKS
     from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
 
     parser.add_argument("--bootstrap-servers", required=required, help="address of Kafka: host:port")
     parser.add_argument("--checkpoint", required=required, help="checkpoint directory (any Hadoop URI)")
-    parser.add_argument("--sink", choices=SINKS, default="exactly-once")
+    parser.add_argument("--sink", type=sink_option, default=SINKS[0], help=SINK_HELP)
     parser.add_argument("--name", default="ip-count", help="name of the exactly-once sink (default: %(default)s)")
     parser.add_argument("--source-topic", default=SOURCE_TOPIC, help="(default: %(default)s)")
     parser.add_argument("--sink-topic", default=SINK_TOPIC, help="(default: %(default)s)")
@@ -60,12 +60,21 @@ def add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
     parser.add_argument("--fault", action="append", default=[], help="POINT@BATCH, with :kill or :pause")
 
 
+def sink_option(text: str) -> str:
+    from labs.faults.job import known_sink
+
+    try:
+        return known_sink(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def run(arguments: argparse.Namespace) -> int:
     from labs.faults.fault import JOB_MARK
 
     if os.getpgrp() == os.getpid():
         os.environ[JOB_MARK] = str(os.getpid())
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the lab may have ignored it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent process may have ignored it
     quick_start = arguments.compiler == "quick"
     if arguments.warm:
         return _run_when_told(quick_start)
@@ -95,7 +104,7 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
     faults = [Fault.parse(text) for text in arguments.fault]
     points = FaultPoints()
     with ThreadPoolExecutor(1) as beside:
-        beside.submit(find_java)  # it remembers what it finds, and PySpark takes as long to import
+        beside.submit(find_java)  # it caches the result, while PySpark is imported
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -103,7 +112,7 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
         from labs.pipeline.query import ip_count
         from labs.pipeline.query.query_failure import why
 
-        making = beside.submit(_sink, arguments, points)  # a second of imports, in which the JVM starts
+        making = beside.submit(_sink, arguments, points)  # a second of imports, while the JVM starts
         spark = spark_session(quick_start=quick_start)
         sink = making.result()
     records = ip_count.read_source(
@@ -121,7 +130,9 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
             query = ip_count.start_query(ip_count.count_ips(records), _telling(sink), checkpoint, **trigger)
             _await(query)
         except (PySparkException, Py4JJavaError) as error:
-            from labs.evidence.checkpoint.checkpoint import damage  # here, because it costs as much as a JVM's start
+            from labs.evidence.checkpoint.checkpoint import (
+                damage,
+            )  # here, since the import takes as long as a JVM's start
 
             torn = damage(checkpoint)
             raise RuntimeError(f"the checkpoint is damaged: {torn}" if torn else why(error)) from error
@@ -131,8 +142,8 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
 def _await(query: StreamingQuery) -> None:
     """Wait for the query's end; at Ctrl-C stop it and raise KeyboardInterrupt.
 
-    Python must not be interrupted in the middle of a question to the JVM: py4j closes that connection then, and at
-    times the next one too.
+    Python must not be interrupted in the middle of a request to the JVM: py4j then closes that connection, and
+    sometimes the next one too.
     """
     try:
         with interrupts_wait() as interrupted:
@@ -144,6 +155,12 @@ def _await(query: StreamingQuery) -> None:
 
 
 def _sink(arguments: argparse.Namespace, points: Points) -> Sink:
+    if arguments.sink.endswith(".py"):
+        from labs.exercises.checker.student_module import publish_in
+        from labs.runs.own_sink import sink_of
+
+        publish, timeout = publish_in(arguments.sink), arguments.transaction_timeout_ms
+        return sink_of(publish, arguments.sink_topic, arguments.bootstrap_servers, points, timeout)
     if arguments.sink in ("at-least-once", "not-idempotent"):
         from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 

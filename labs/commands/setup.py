@@ -1,18 +1,23 @@
-"""Fetch and check everything that is not a Python package, the jars and a Java if there is none; quiet JupyterLab."""
+"""Fetch and check the jars, and a Java if there is none; and set up JupyterLab."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 from labs.commands.console import plain_console
 
-# Voilà shows one page, that of the room: in JupyterLab it would give pictures to who has no token.
+# Voilà shows only the room's page: as an extension of JupyterLab it would serve pictures without the token.
 WITHOUT_VOILA = (
     ("server", "extension", "disable", "--sys-prefix", "voila.server_extension"),
     ("labextension", "disable", "--level", "sys_prefix", "@voila-dashboards/jupyterlab-preview"),
 )
+
+# Its question whether to fetch Jupyter's news covers the lesson.
+WITHOUT_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,14 +36,17 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     console = plain_console(stderr=True)
     keep_voila_out()
+    keep_news_out()
     java = find_java()
     console.print(f"Java {java.version} ({java.origin})")
     with console.status("Fetching and checking the jars of Kafka and of Spark's connector (20 s the first time)"):
         jars = all_jars()
     console.print(f"{len(jars)} jars, all as recorded")
-    with console.status("Recording what Java loads, so that it starts in less time (half a minute, once; 200 MB)"):
+    with console.status(
+        "Recording the classes that Java loads, so that it starts faster (half a minute, once; 200 MB)"
+    ):
         why_not = make_archives()
-    console.print(f"Java starts as always: {why_not}" if why_not else "Java starts quickly")
+    console.print(f"Java starts at its usual speed: {why_not}" if why_not else "Java starts quickly")
     return 0
 
 
@@ -48,3 +56,11 @@ def keep_voila_out() -> None:
         ran = subprocess.run([sys.executable, "-m", "jupyter", *command], capture_output=True, text=True)
         if ran.returncode:
             raise RuntimeError(f"jupyter {' '.join(command)} failed: {(ran.stderr or ran.stdout).strip()}")
+
+
+def keep_news_out(environment: Path = Path(sys.prefix)) -> None:
+    """Switch Jupyter's news off in the JupyterLab of this environment, and leave other settings as they are."""
+    settings = environment / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
+    there = json.loads(settings.read_text()) if settings.exists() else {}
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(json.dumps(there | WITHOUT_NEWS, indent=2) + "\n")

@@ -12,7 +12,9 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", type=Path, default=Path("out/site"), help="where to (default: %(default)s)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("out/site"), help="directory of the pages (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs slides                          slides.html, all lessons
-  python -m labs slides 03 04 05 06 --output core.html
+  python -m labs slides core_90 --output core.html        a screen for each question of the 90 minutes
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("lessons", nargs="*", metavar="LESSON", help="its number, such as 03 (default: all)")
+    what = "its number, such as 03, or core_90 (default: all that have a number)"
+    parser.add_argument("lessons", nargs="*", metavar="LESSON", help=what)
     parser.add_argument(
         "--output", type=Path, default=Path("slides.html"), metavar="FILE", help="(default: slides.html)"
     )
@@ -26,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.desk.course import find_lesson, load_lessons
     from labs.desk.desk import LESSONS
     from labs.desk.slides import MADE_HERE, page
-    from labs.equipment.text_file import check_writable, text_of
+    from labs.equipment.plain_text import check_writable, text_of
 
     file: Path = arguments.output
     check_writable(file)

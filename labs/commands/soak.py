@@ -1,10 +1,10 @@
-"""Repeat for hours what the tests do once: chaos, sessions of the room, model against Kafka, Real-Time Mode,
-lessons, crash tests.
+"""Repeat for hours what the tests do once: chaos, sessions of the room, model against Kafka, Real-Time Mode, tests.
 
 Ten seeds of three minutes take about 50 minutes, and more on a cluster whose executors write; ten sessions about 15,
-the kills about 15, the changes about 40, the tests with all their parameters about two hours, a hundred repeats of the
-crash tests about three hours on two cores.
-It needs a checkout with its tests, and goes on after a failure: all are named at the end, with what repeats them.
+the kills about 15, a hundred repeats of the crash tests about three hours on two cores. The long tests with all their
+parameters, including each lesson and each change of a lesson, take some hours too.
+It needs a checkout with the tests, and continues after a failure; at the end it lists all failures with the command
+that repeats each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   python -m labs soak                                      all of it, for a night
-  python -m labs soak --seeds 1 --sessions 1 --walks 1 --kills 3 --no-changes --no-variants --repeats 1  try it out
+  python -m labs soak --seeds 1 --sessions 1 --walks 1 --kills 3 --no-variants --repeats 1  a trial run
 
 The exit code is 0 only if every audit was valid and every test passed.
 """
@@ -31,16 +31,29 @@ BY_EXECUTORS = ("--executors", "2", "--sink", "by-executors", "--least", "driver
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="chaos runs (default: %(default)s)")
     parser.add_argument(
-        "--first-seed", type=int, default=1, metavar="SEED", help="then the next (default: %(default)s)"
+        "--first-seed", type=int, default=1, metavar="SEED", help="seed of the first chaos run (default: %(default)s)"
     )
-    parser.add_argument("--minutes", type=float, default=3.0, help="of faults in each (default: %(default)g)")
-    parser.add_argument("--sessions", type=int, default=10, metavar="N", help="of the room (default: %(default)s)")
-    parser.add_argument("--walks", type=int, default=100, metavar="N", help="of the sink (default: %(default)s)")
-    parser.add_argument("--kills", type=int, default=30, metavar="N", help="at a point (default: %(default)s)")
-    parser.add_argument("--changes", action=argparse.BooleanOptionalAction, default=True, help="and interruptions")
-    parser.add_argument("--variants", action=argparse.BooleanOptionalAction, default=True, help="tests marked soak")
-    parser.add_argument("--repeats", type=int, default=100, metavar="N", help="of the tests (default: %(default)s)")
-    parser.add_argument("--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="(default: the crash tests)")
+    parser.add_argument(
+        "--minutes", type=float, default=3.0, help="minutes of faults in each chaos run (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--sessions", type=int, default=10, metavar="N", help="sessions of the room (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--walks", type=int, default=100, metavar="N", help="random walks of the sink (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--kills", type=int, default=30, metavar="N", help="kills at a point, in Real-Time Mode (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--variants", action=argparse.BooleanOptionalAction, default=True, help="all parameters of the long tests"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=100, metavar="N", help="repeats of the tests (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tests", nargs="+", default=CRASH_TESTS, metavar="PATH", help="tests to repeat (default: the crash tests)"
+    )
     parser.add_argument("--output", type=Path, default=Path("out/soak"), metavar="DIR", help="(default: %(default)s)")
 
 
@@ -76,18 +89,13 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
         yield f"chaos-seed-{seed}", [*python, "labs", "chaos", *options]
         yield f"executors-seed-{seed}", [*python, "labs", "chaos", *BY_EXECUTORS, *options]
     if arguments.sessions:
-        yield "sessions", [*python, "labs.room.sessions", "--seeds", str(arguments.sessions)]
+        yield "sessions", [*python, "labs.room.script", "--seeds", str(arguments.sessions)]
     if arguments.walks:
         yield "replays", [*python, "labs", "model", "--replay", "--times", "10"]
         yield "walks", [*python, "labs", "model", "--walks", str(arguments.walks)]
     if arguments.kills:
         yield "real-time", [*python, "labs.runs.real_time", "--kills", str(arguments.kills)]
-    if arguments.changes:
-        pytest = ["env", "CHANGES=all", *python, "pytest", "-q", "-p", "no:cacheprovider"]
-        yield "changes", [*pytest, "tests/test_changes.py"]
-        yield "interruptions", [*pytest, "tests/desk/test_interrupted.py"]
-        yield "cells-twice", [*pytest, "tests/test_run_again.py"]
     if arguments.variants:
-        yield "variants", [*python, "pytest", "-q", "-p", "no:cacheprovider", "-m", "soak"]
+        yield "variants", ["make", "tests", "TESTS=-m long"]
     for n in range(1, arguments.repeats + 1):
         yield f"repeat-{n}", [*python, "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]

@@ -1,11 +1,11 @@
-"""A function of a lesson's in a process of its own, which then stays as it is until it is killed.
+"""Calls a lesson's function in a process of its own, which then does nothing until it is killed.
 
     job = Apart(prepare, "job-1", rows)
     job.result        what prepare("job-1", rows) returned
-    job.kill()        the hard way
+    job.kill()        SIGKILL
 
-Guarantee: the process ends with this one, whatever happens. Where it stops: what the function uses of the notebook must
-be plain values, functions and modules; arguments and result as well.
+Guarantee: the process ends with this one, whatever happens. Limitations: what the function uses of the notebook must
+be plain values, functions and modules; so must its arguments and its result.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
+from labs.equipment.child_process import ChildProcess, for_python
+from labs.equipment.waiting import eventually
 
 
 class ApartFailed(RuntimeError):
@@ -32,13 +31,13 @@ class ApartFailed(RuntimeError):
 
 
 class Apart:
-    """A process that calls `function(*arguments)`. Returns when that has returned; raises ApartFailed if it did not."""
+    """A process that calls `function(*arguments)`, and waits until that has returned. Raises ApartFailed."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any):
         self._directory = Path(tempfile.mkdtemp(prefix="labs-apart-"))
         (self._directory / "call").write_bytes(cloudpickle.dumps((function, arguments)))
         command = [sys.executable, "-m", "labs.equipment.apart", str(self._directory)]
-        # A killed Spark's temporary files too; and what it is to call may be in a module beside the notebook.
+        # TMPDIR also gets the temporary files of a killed Spark. The function may be in a module beside the notebook.
         environment = for_python(TMPDIR=str(self._directory), PYTHONSAFEPATH="")
         self._process = ChildProcess(command, self._directory / "output", leftovers=self._directory, env=environment)
         answer = self._directory / "answer"
@@ -67,13 +66,13 @@ _alive: set[Apart] = set()
 
 
 def kill_all_apart() -> None:
-    """Kill those that nobody has killed: what is interrupted between a process and its end leaves it to the next."""
+    """Kill the processes that still run, because the code that should have killed them was interrupted."""
     for each in list(_alive):
         each.kill()
 
 
 def main(directory: Path) -> None:
-    """Call what was asked for, leave the answer, and do nothing any more."""
+    """Call the function, write its answer to a file, and wait to be killed."""
     function, arguments = pickle.loads((directory / "call").read_bytes())
     try:
         answer = True, function(*arguments)

@@ -2,6 +2,8 @@
 
 The processes never outlive this one, however it ends. Data survives `kill`, `stop` and `restart` of a broker
 and is deleted by `close` (or at the end of a `with` block) unless a directory was given.
+
+`run_kafka_tool` runs Kafka's own command-line tools with the lab's Java and the broker's jars.
 """
 
 from __future__ import annotations
@@ -10,14 +12,36 @@ import atexit
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labs.equipment.formatted import new_id
-from labs.equipment.node import QUICK_START, BrokerError, Node
+from labs.equipment.child_process import for_program
+from labs.equipment.jars import broker_jars
+from labs.equipment.java import find_java
+from labs.equipment.node import LOG4J, QUICK_START, BrokerError, Node, new_id
 from labs.equipment.ports import PortTaken, free_ports
+
+
+def run_kafka_tool(
+    main_class: str, *arguments: str, cwd: Path | None = None, timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's tools by its main class, and return its exit code and what it printed.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds.
+    """
+    command = [
+        find_java().executable,
+        *("-XX:+UseSerialGC", *QUICK_START, f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
+        *("-cp", os.pathsep.join(map(str, broker_jars())), main_class, *arguments),
+    ]
+    ran = subprocess.run(command, cwd=cwd, env=for_program(), capture_output=True, timeout=timeout)
+    # Not as a text file: a carriage return in a record's value would become the end of a line.
+    said, complained = ran.stdout.decode(errors="replace"), ran.stderr.decode(errors="replace")
+    return subprocess.CompletedProcess(command, ran.returncode, said, complained)
+
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -25,25 +49,25 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Ends what outlived its transaction.timeout.ms within a second instead of ten: a lesson does not wait.
+    # A transaction that outlives its transaction.timeout.ms is aborted within a second instead of ten.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-# A node that is alone is not taken for dead, however long it is frozen: when it wakes, its partitions would have no
-# leader for a moment, and Kafka leaves transactions open in those (docs/sink.md).
+# A node without replicas must not be fenced, however long it is frozen: when it woke up, its partitions would have no
+# leader for a moment, and Kafka leaves transactions open in such partitions (docs/sink.md).
 ALONE = {"broker.session.timeout.ms": "3600000"}
 
 
 def nothing() -> None:
-    """What is done meanwhile, unless there is something to do."""
+    """Do nothing: the default of `meanwhile`."""
 
 
 class Broker:
     """A Kafka of `nodes` processes on 127.0.0.1.
 
     `directory` keeps the data after `close` (default: a temporary one). `port` fixes the first node's port,
-    `settings` adds broker settings, and `advertised_port` makes the first node tell its clients to come to
-    that port instead, where a proxy may stand. Replication is as high as the number of nodes allows, up to 3.
-    Ports that were not given are final once it has started.
+    `settings` adds broker settings, and `advertised_port` makes the first node tell its clients to connect to
+    that port instead, for example a proxy's. Replication is as high as the number of nodes allows, up to 3.
+    Ports that were not given may change until it has started.
     """
 
     external = False
@@ -131,7 +155,7 @@ class Broker:
                 for each in self._which(node):
                     each.launch()
                 meanwhile()
-                meanwhile = nothing  # once, also if the ports turn out to be taken
+                meanwhile = nothing  # call it only once, even if the ports turn out to be taken
                 for each in self._which(node):
                     each.wait_ready()
                 break
@@ -139,7 +163,7 @@ class Broker:
                 self.kill(node)
                 if self._ports_are_final or attempt == 2:
                     raise BrokerError(str(error)) from error
-                self.nodes = self._nodes(len(self.nodes))  # another program was quicker, and no client knows ours yet
+                self.nodes = self._nodes(len(self.nodes))  # another program took a port; no client knows ours yet
             except BaseException:
                 self.kill(node)
                 raise
@@ -151,15 +175,15 @@ class Broker:
         self._end(signal.SIGTERM, node)
 
     def kill(self, node: int | None = None) -> None:
-        """SIGKILL one node, or all: no clean-up, as in a power cut of the process."""
+        """SIGKILL one node, or all: the process cannot clean up."""
         self._end(signal.SIGKILL, node)
 
     def pause(self, node: int | None = None) -> None:
-        """SIGSTOP one node, or all: it is there and silent."""
+        """SIGSTOP one node, or all: it keeps its connections and does not answer."""
         self._signal(signal.SIGSTOP, node)
 
     def resume(self, node: int | None = None) -> None:
-        """SIGCONT what was paused."""
+        """SIGCONT one node, or all."""
         self._signal(signal.SIGCONT, node)
 
     def restart(self, node: int | None = None) -> Broker:
@@ -168,7 +192,7 @@ class Broker:
         return self.start(node)
 
     def close(self) -> None:
-        """Stop all nodes and delete the data, unless it is in a directory of yours."""
+        """Stop all nodes, and delete the data unless a directory was given."""
         atexit.unregister(self.close)
         if self._temporary:
             self.kill()
@@ -184,7 +208,7 @@ class Broker:
             each.signal(number)
 
     def _end(self, number: int, node: int | None) -> None:
-        self._signal(number, node)  # to all of them first: the last one alone waits in vain for its controllers
+        self._signal(number, node)  # to all of them first: the last one would wait for controllers that are gone
         for each in self._which(node):
             each.wait_gone(timeout=30 if len(self.nodes) == 1 else 10)
 
@@ -196,7 +220,7 @@ class Broker:
 
 
 class ExternalBroker:
-    """A Kafka that somebody else runs: it can be used, and neither stopped nor killed."""
+    """A Kafka that the lab did not start: it can be used, but not stopped or killed."""
 
     external, running, replication = True, True, -1  # -1: its default
 
@@ -239,11 +263,11 @@ def open_broker(meanwhile: Callable[[], object] = nothing, **options: Any) -> An
 
 
 def require_asserts() -> None:
-    """Raise BrokerError if Python leaves out each `assert`: kafka-python reads a part of Kafka's answers in one."""
+    """Raise BrokerError if Python skips each `assert`: kafka-python reads a part of Kafka's answers in one."""
     if not __debug__:
         raise BrokerError(
-            "this Python leaves out every `assert`, without which kafka-python understands no answer of Kafka; unset "
-            "PYTHONOPTIMIZE, or run it without -O"
+            "this Python skips every `assert`, and kafka-python cannot read Kafka's answers without them; unset "
+            "PYTHONOPTIMIZE, or run Python without -O"
         )
 
 

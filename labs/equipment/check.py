@@ -1,4 +1,4 @@
-"""What a check is, and how checks that build on each other are made in order."""
+"""Checks of the machine, made in order; a check that needs another one is left out if that failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found. `passed` is None if it was not tried; `cure` tells what to do about a failure."""
+    """The result of one check. `passed` is None if it was not tried; `cure` tells what to do about a failure."""
 
     name: str
     passed: bool | None
@@ -16,13 +16,13 @@ class Check:
     cure: str = ""
 
 
-class Unfit(RuntimeError):
-    """The machine lacks something; the message says what was found."""
+class CheckFailed(RuntimeError):
+    """The machine lacks something. The first line of the message says what was found, the others what to do."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """How to check one thing: `look` returns what it found or raises; `needs` names the steps it builds on."""
+    """How to check one thing: `look` returns what it found or raises; `needs` names the steps that must pass before."""
 
     name: str
     look: Callable[[], str]
@@ -31,7 +31,7 @@ class Step:
 
 
 def follow(steps: list[Step], starting: Callable[[str], object] = lambda name: None) -> Iterator[Check]:
-    """Take the steps in order, leaving out those that build on one that failed."""
+    """Take the steps in order, without those that need a step that did not pass."""
     passed: set[str] = set()
     for step in steps:
         lacking = [need for need in step.needs if need not in passed]

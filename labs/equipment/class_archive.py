@@ -1,8 +1,8 @@
 """Class-data archives: the classes of a JVM in a file that the next JVM maps, instead of reading and checking jars.
 
-A broker and a Spark driver load some ten thousand classes each at every start; `make_archives` records which, once,
-and a start then takes a third less of the processor. Where it stops: an archive serves the Java and the jars that it
-was made with; with any other the JVM starts as without one.
+A broker and a Spark driver each load some ten thousand classes at every start. `make_archives` records these once, and
+a start then takes a third less of the processor's time. Limitations: a JVM ignores an archive that was made with
+another Java or other jars.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pathlib import Path
 
 import pyspark
 
-from labs.equipment.child_environment import for_program, for_python
+from labs.equipment.child_process import for_program, for_python
 from labs.equipment.jars import kept_jars, shipped_jars
 from labs.equipment.java import find_java, lab_cache
 
 ARCHIVES = ("broker", "spark")
-MADE_FOR = "made-for"  # names the installation
-BASE = "base.jsa"  # of Java's own classes: a trimmed Java comes without one, and no other archive does without it
-TRAINING = "LABS_TRAIN_ARCHIVES"  # set to a directory: JVMs that start record what they load, and write it there
+MADE_FOR = "made-for"  # a file that names the installation
+BASE = "base.jsa"  # Java's own classes: every other archive needs it, and a trimmed Java comes without
+TRAINING = "LABS_TRAIN_ARCHIVES"  # names a directory: JVMs record the classes that they load, and write them there
 LONGEST = 600  # seconds that the training may take on a slow machine
-QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # an archive of other jars is no news
+QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # no warning if an archive is of other jars
 
 
 def archive_options(name: str) -> tuple[str, ...]:
-    """Return the JVM options that use the archive `name`, or record it in a training; none where there is none."""
+    """Return the JVM options that use the archive `name`, or record it in a training; none if there is no archive."""
     kept = archive_directory()
     below = [str(kept / BASE)] if (kept / BASE).exists() else []
     if directory := os.environ.get(TRAINING):
@@ -46,9 +46,9 @@ def archive_options(name: str) -> tuple[str, ...]:
 
 
 def archive_directory() -> Path:
-    """Return the directory for the archives of this Java and of the jars that are here.
+    """Return the directory for the archives of this Java and of these jars.
 
-    Java takes no archive when a jar has become another file since, be it a copy of the same, so those have another.
+    Java ignores an archive if a jar is another file by now, even a copy, so other files have another directory.
     """
     seen = [(jar, jar.stat()) for jar in (*shipped_jars(), *kept_jars())]
     described = [*_installation(), *(f"{jar} {file.st_size} {file.st_mtime_ns}" for jar, file in seen)]
@@ -58,14 +58,14 @@ def archive_directory() -> Path:
 
 
 def _installation() -> list[str]:
-    """Return the files by which this Java and this Spark are known."""
+    """Return the files that identify this Java and this Spark."""
     return [find_java().executable, pyspark.__file__]
 
 
 def make_archives() -> str:
-    """Make the archives unless they are there; return why they are not there now, "" if they are.
+    """Make the archives unless they exist; return why that failed, or "".
 
-    Takes half a minute, and 200 MB. A training that fails is repeated once: a busy machine may be the whole reason.
+    Takes half a minute, and 200 MB. A training that fails is repeated once: perhaps the machine was only busy.
     """
     directory = archive_directory()
     if _has_all(directory):
@@ -85,13 +85,13 @@ def _has_all(directory: Path) -> bool:
 
 
 def _train(directory: Path) -> str:
-    """Record, and put into the directory what came of it; return the last line of what went wrong."""
+    """Record the archives, and put them into the directory; return the last line of an error, or ""."""
     with tempfile.TemporaryDirectory(prefix="labs-classes-", dir=directory) as fresh:
         if not find_java().home.joinpath("lib", "server", "classes.jsa").exists():
             _run([find_java().executable, "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}/{BASE}"], for_program())
             _keep(Path(fresh, BASE), directory)
         training = [sys.executable, "-m", "labs.equipment.class_training"]
-        # Empty is as good as not set: a Kafka and a Spark of its own.
+        # An empty variable counts as not set: the training uses a Kafka and a Spark of its own.
         own = {TRAINING: fresh, "TMPDIR": fresh, "KAFKA_BOOTSTRAP_SERVERS": "", "SPARK_MASTER": ""}
         why = _run(training, for_python(**own))
         for name in ARCHIVES:
@@ -100,7 +100,7 @@ def _train(directory: Path) -> str:
 
 
 def _delete_outdated(ours: Path) -> None:
-    """Delete the archives of what is gone, such as a checkout that was deleted, and older ones of this installation."""
+    """Delete the archives of installations that no longer exist, and older ones of this installation."""
     for other in ours.parent.iterdir():
         made_for = (other / MADE_FOR).read_text().splitlines() if (other / MADE_FOR).exists() else []
         if other != ours and (made_for == _installation() or not made_for or not all(map(os.path.exists, made_for))):
@@ -108,7 +108,7 @@ def _delete_outdated(ours: Path) -> None:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
-    """Run a command that may fail, since everything works without an archive; return the last line of its error."""
+    """Run a command; return the last line of its error, or "". It may fail: everything works without an archive."""
     try:
         ran = subprocess.run(
             command, env=environment, timeout=LONGEST, stdin=subprocess.DEVNULL, capture_output=True, text=True

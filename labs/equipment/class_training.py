@@ -1,4 +1,4 @@
-"""Do once what every lesson does, so that the JVMs learn which classes that takes. See class_archive."""
+"""Do once what every lesson does, so that the JVMs record the classes that they load for it. See class_archive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from labs.equipment.broker import Broker
-from labs.equipment.round_trip import produce
+from labs.equipment.doctor import produce
 from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
 
@@ -17,7 +17,7 @@ TOPIC, RESULTS = "training", "results"
 
 
 def train() -> None:
-    """Run a broker, and a stateful query from Kafka to Kafka; end both JVMs cleanly, since then they write."""
+    """Run a broker, and a stateful query from Kafka to Kafka; end both JVMs cleanly: at their end they write."""
     with Broker() as broker:
         servers = broker.bootstrap_servers
         for topic in (TOPIC, RESULTS):
@@ -35,7 +35,7 @@ def train() -> None:
 
 
 def count(spark: SparkSession, servers: str) -> None:
-    """Count in windows of event time, batch by batch, and write each batch to Kafka, to nowhere, and to Python."""
+    """Count in windows of event time, and write each batch to Kafka, to Spark's noop sink, and to Python."""
     options = {"kafka.bootstrap.servers": servers, "subscribe": TOPIC, "startingOffsets": "earliest"}
     records = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=30).load()
     parsed = records.select(

@@ -1,7 +1,7 @@
-"""The JVM of a Spark driver, started as PySpark starts it, but in the lab's environment; and it can be given up.
+"""The JVM of a Spark driver, started as PySpark starts it, but in the lab's environment and with a time limit.
 
-PySpark's own start waits for ever for a JVM that fails and does not end, or that ends with status 0. Guarantee: the JVM
-ends with this process, however that ends: half a minute later at the latest.
+PySpark itself waits forever for a JVM that fails without ending, or that ends with status 0. Guarantee: the JVM ends
+with this process, however that ends, at most half a minute later.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from py4j.java_gateway import JavaGateway
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
-from labs.equipment.child_environment import OF_A_GATEWAY
-from labs.equipment.leash import Leash
+from labs.equipment.child_process import OF_A_GATEWAY, ChildReaper
 
 FAILED = b'Exception in thread "main"'
 PATIENCE = 30  # seconds for a JVM to end by itself
@@ -32,7 +31,7 @@ DEAF_TO_CTRL_C = ("/bin/sh", "-c", """trap '' INT; exec "$@" """, "sh")
 class DriverJvm:
     """`spark-submit` of the Spark in `home` with `settings`, printing to `log`.
 
-    It is in this process's group: who kills a job means its JVM too.
+    It is in this process's group, so that a signal to a job also reaches its JVM.
     """
 
     def __init__(self, home: str, settings: Mapping[str, str], environment: Mapping[str, str], log: Path):
@@ -43,22 +42,22 @@ class DriverJvm:
         command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)}
         end, ours = os.pipe()  # it ends when nobody holds our end
-        self._leash = Leash(patience=PATIENCE, group=False)
+        self._reaper = ChildReaper(patience=PATIENCE, group=False)
         try:
             with log.open("ab") as printed:
-                self.process: subprocess.Popen = self._leash.start(
+                self.process: subprocess.Popen = self._reaper.start(
                     [*command, "pyspark-shell"], stdin=end, stdout=printed, stderr=printed, env={**environment, **own}
                 )
             self.process.stdin = self._stdin = os.fdopen(ours, "wb")
         except BaseException:
-            self._leash.release()
+            self._reaper.release()
             os.close(ours)
             raise
         finally:
             os.close(end)
 
     def connect(self, interrupted: Callable[[], bool]) -> JavaGateway | None:
-        """Wait until it answers, and return PySpark's connection to it; None if it ends instead, or `interrupted`."""
+        """Wait until it answers, and return PySpark's connection to it; None if it ends before, or if `interrupted`."""
         while not self._address.exists():
             if self.process.poll() is not None or interrupted() or self._failed():
                 return None
@@ -71,7 +70,7 @@ class DriverJvm:
         return gateway
 
     def _failed(self) -> bool:
-        """Tell whether its program has failed: it may live on for ever all the same, for the sake of other threads."""
+        """Tell whether its main thread has failed: other threads may keep the JVM alive forever."""
         if FAILED not in self._log.read_bytes()[self._log_start :]:
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -80,7 +79,7 @@ class DriverJvm:
 
     @contextlib.contextmanager
     def given_up_after(self, seconds: float) -> Iterator[Timer]:
-        """Kill the JVM when the block has lasted that long, so that nobody waits for its answer for ever."""
+        """Kill the JVM when the block has lasted that long, so that no caller waits forever for its answer."""
         timer = Timer(seconds, self._give_up)
         timer.daemon = True
         timer.start()
@@ -96,7 +95,7 @@ class DriverJvm:
     def end(self) -> None:
         """Let it end, and kill it if it does not."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            self._stdin.close()  # which it takes for its end
+            self._stdin.close()  # at its end, the JVM ends
             self.process.wait(PATIENCE)
         self.kill()
 
@@ -108,7 +107,7 @@ class DriverJvm:
                 with contextlib.suppress(psutil.Error):
                     each.kill()
         self.process.wait()
-        self._leash.release()
+        self._reaper.release()
 
 
 @contextlib.contextmanager

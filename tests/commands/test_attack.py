@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from labs.commands.main import main
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 from labs.runs.attack.sinks import SINKS, wrong_sink
 
 SEEDS = {wrong_sink(seed).name: str(seed) for seed in range(len(SINKS))}
@@ -34,7 +34,7 @@ def test_game_that_is_won(capsys, tmp_path, typed):
     options = ["--scores", str(scores), "--player", "Ada", "--draw", str(drawing), "--show", "--hint"]
     assert main(["attack", "--seed", WEAK, *options]) == 0
     out = capsys.readouterr().out
-    for part in ("Producer(enable_idempotence=True)", "hint: ", "  3. driver 1 crashes", "the auditor, at the end: 1"):
+    for part in ('yield "rows"', "hint: ", "  3. driver 1 crashes", "the auditor, at the end: 1"):
         assert part in out
     assert "Your orders: 1; those of the model's shortest schedule: 1." in out
     assert drawing.read_text().startswith("<svg")
@@ -50,9 +50,9 @@ def test_blind_game_that_is_lost_tells_no_name(capsys, tmp_path):
     options = ["--blind", "--schedule", str(file), "--scores", str(tmp_path / "class.jsonl"), "--show"]
     assert main(["attack", "--seed", STRONGER, *options]) == 1
     out = capsys.readouterr().out
-    assert "The auditor finds nothing: the sink has survived." in out
+    assert "The auditor found no error: the sink has survived." in out
     assert "expires" not in out
-    assert "Producer(" not in out
+    assert "yield" not in out
 
 
 @pytest.mark.long
@@ -68,7 +68,7 @@ def test_hint_without_orders_is_no_error(capsys, typed):
     typed("\n")
     assert main(["attack", "--seed", WEAK, "--hint"]) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[-1].startswith("Nothing is carried out: the schedule has no orders; write some lines")
+    assert said.out.splitlines()[-1].startswith("Nothing was carried out: the schedule has no orders; write some lines")
     assert "hint: " in said.out
     assert not said.err
 
@@ -83,7 +83,7 @@ def error_of(capsys) -> str:
 def test_orders_that_are_wrong_are_one_line(capsys, typed):
     for text, why in {
         "": "the schedule has no orders",
-        "crush driver 1": "line 1: 'crush driver 1' is no order",
+        "crush driver 1": "line 1: 'crush driver 1' is not an order",
         "\nlose row 0 of batch 7": "line 2 (lose row 0 of batch 7) cannot be carried out: there is no batch 7",
     }.items():
         typed(text)
@@ -96,10 +96,10 @@ def test_files_that_are_wrong_are_one_line(capsys, tmp_path):
     damaged = tmp_path / "class.jsonl"
     damaged.write_text("no table\n")
     assert main(["attack", "--seed", WEAK, "--scores", str(damaged)]) == 2
-    assert "class.jsonl, line 1 is no score: nothing was written" in error_of(capsys)
+    assert "class.jsonl, line 1 is not a score, so nothing was written" in error_of(capsys)
     assert damaged.read_text() == "no table\n"
     assert main(["attack", "--scores", str(damaged)]) == 2
-    assert "class.jsonl, line 1 is no score" in error_of(capsys)
+    assert "class.jsonl, line 1 is not a score" in error_of(capsys)
     assert main(["attack", "--seed", WEAK, "--schedule", str(tmp_path / "none.txt")]) == 2
     assert error_of(capsys) == f"there is no file {tmp_path / 'none.txt'}"
     assert main(["attack", "--seed", WEAK, "--scores", str(tmp_path)]) == 2

@@ -4,9 +4,9 @@ import io
 
 from rich.console import Console
 
-from labs.commands.console import Bars, Lines, bench_progress, plain_console
-from labs.exercises.checker.finding import Finding, Grade
+from labs.commands.console import Bars, Lines, Remaining, bench_progress, plain_console
 from labs.exercises.checker.report import Report
+from labs.exercises.checker.scenario import Finding, Grade
 
 
 def lines_of(*reports, now=lambda: 0.0) -> list[str]:
@@ -53,7 +53,7 @@ def test_bars_fit_on_80_columns_and_show_their_numbers():
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=80, height=20, markup=False, emoji=False)
     bars = Bars(console)
-    bars.show("the staircase", 17, 42, "start from latest, lost_acknowledgement + mid_transaction + after_commit")
+    bars.show("the staircase", 17, 42, "start from latest, lost_acknowledgement + mid_rows + after_commit")
     bars.close()
     paper = io.StringIO()
     Console(file=paper, width=80).print(bars._progress.get_renderable())
@@ -61,3 +61,15 @@ def test_bars_fit_on_80_columns_and_show_their_numbers():
     assert "start from latest" in line
     assert "17/42" in line
     assert "0:00:0" in line
+
+
+def test_bars_say_how_long_a_task_will_still_take():
+    now = 0.0
+    bars = Bars(Console(file=io.StringIO(), force_terminal=True, width=80))
+    bars.close()
+    bars._progress.get_time = lambda: now
+    for done in range(3):
+        bars.show("the staircase", done, 5)
+        now += 40
+    [task] = bars._progress.tasks
+    assert str(Remaining().render(task)) == "2:00 left"

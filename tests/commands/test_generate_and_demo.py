@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
+from labs.commands.demo import _table, in_a_sentence
 from labs.commands.main import main
 from labs.commands.own_files import check_pictures, seeded_log
 from labs.pipeline.log.access_log import parse_line
@@ -58,3 +61,19 @@ def test_demo_climbs_down_to_zero(spark, capsys, tmp_path):
     check_pictures((tmp_path / "plots here").glob("*.png"))  # a second demo may overwrite them
     seeded_log(tmp_path / "plots here" / "access.log")
     assert {file.name for file in (tmp_path / "plots here").iterdir()} == {"access.log", "counts.png", "staircase.png"}
+
+
+def test_demo_ends_with_what_the_staircase_has_shown():
+    row = {"fault": "mid_rows", "expected": 48, "lost": 0}
+    storm = [
+        {**row, "stage": "no checkpoint", "duplicated": 40, "verdict": "invalid"},
+        {**row, "stage": "+ batch marker", "duplicated": 0, "verdict": "valid"},
+    ]
+    said = (
+        "with no checkpoint 40 of 48 results are duplicated; with every mechanism 0 results are lost and 0 duplicated."
+    )
+    assert in_a_sentence(storm).endswith(said)
+    console = Console(file=(shown := io.StringIO()), force_terminal=True, width=100)
+    console.print(_table(storm))
+    assert "\x1b[31minvalid" in shown.getvalue()
+    assert "\x1b[32mvalid" in shown.getvalue()

@@ -26,8 +26,8 @@ import psutil
 import pytest
 from jupyter_server.extension.config import ExtensionConfigManager
 
-from labs.equipment.eventually import eventually
 from labs.equipment.ports import require_free
+from labs.equipment.waiting import eventually
 from labs.room.page import PAGE, RoomPage
 from tests.browser import complaints, findings_of_axe, set_scheme, wait_for
 from tests.processes import next_line
@@ -189,7 +189,7 @@ def test_who_is_sent_by_another_site_is_refused(visitor):
     known = visitor.log_in()
     for site in ("cross-site", "same-site"):
         status, _, text = visitor.ask(PAGE, **known, **{"Sec-Fetch-Site": site})
-        assert (status, "Another site has sent you" in text) == (403, True)
+        assert (status, "Cross-site request rejected" in text) == (403, True)
     assert kernels(visitor) == []
     status, _, text = visitor.ask(PAGE, **known, **{"Sec-Fetch-Site": "none"})
     [room] = re.findall(r'"kernelId": "([\w-]+)"', text)
@@ -233,6 +233,13 @@ def test_in_a_browser(shown, visitor):
         name for name in loaded if not name.startswith((f"http://127.0.0.1:{visitor.port}/", "blob:", "data:"))
     ] == []
     assert findings_of_axe(shown) == []
+    asks = "const event = new Event('beforeunload', { cancelable: true }); "
+    asks += "dispatchEvent(event); return event.defaultPrevented"
+    assert not shown.execute_script(asks)
+    room = "<p id=room class=eo-live data-sent></p>"
+    shown.execute_script("document.body.insertAdjacentHTML('beforeend', arguments[0])", room)
+    assert shown.execute_script(asks), "a reload would end a room in which something was sent"
+    shown.execute_script("document.getElementById('room').remove()")
     ink = "return getComputedStyle(document.querySelector('.eo-timeline')).color"
     assert shown.execute_script(ink) == "rgb(34, 34, 34)"
 
@@ -241,6 +248,7 @@ def test_in_a_browser(shown, visitor):
 def test_a_reload_opens_another_room_in_the_dark_for_who_likes_it(shown, visitor, page):
     [first], before = kernels(visitor), children(page)
     set_scheme(shown, "dark")
+    eventually(lambda: shown.execute_script("return document.body.dataset.jpThemeLight") == "false", 10)
     shown.refresh()
     wait_for(shown, SHOWN, 150)
     [second] = kernels(visitor)
@@ -444,3 +452,25 @@ def test_a_wrong_option_is_told_before_anything_starts(options, capsys):
     with contextlib.suppress(SystemExit):
         main(["room", *options])
     assert f"argument {options[0]}: " in capsys.readouterr().err
+
+
+def test_a_recording_becomes_one_page_that_loads_nothing(tmp_path, capsys):
+    from labs.commands.main import main
+
+    published = ROOT / "docs" / "recordings" / "with-the-marker.json"
+    recording = {**json.loads(published.read_text()), "title": "a </script><script>alert(1)</script> title"}
+    (tmp_path / "recording.json").write_text(json.dumps(recording))
+    assert main(["room", "--play", str(tmp_path), "--no-browser"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'room.html'}\n"
+    page = (tmp_path / "room.html").read_text()
+    assert page.count("</script>") == 1
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)=", page)
+
+
+def test_a_folder_without_a_recording_is_one_line(tmp_path, capsys):
+    from labs.commands.main import main
+
+    assert main(["room", "--play", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("python -m labs room: ")
+    assert not (tmp_path / "room.html").exists()

@@ -10,7 +10,7 @@ from labs.commands.main import main
 
 pytestmark = pytest.mark.long
 
-NOTHING = ["soak", "--seeds", "0", "--sessions", "0", "--walks", "0", "--kills", "0", "--no-changes", "--no-variants"]
+NOTHING = ["soak", "--seeds", "0", "--sessions", "0", "--walks", "0", "--kills", "0", "--no-variants"]
 
 
 def test_every_repeat_is_run_and_a_failed_one_is_named_and_kept(tmp_path, capsys):

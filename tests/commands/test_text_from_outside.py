@@ -17,14 +17,13 @@ from labs.equipment.check import Check
 from labs.equipment.plain_text import first_line, one_line
 from labs.evidence.auditor.audit import Result, audit
 from labs.exercises.checker.check import find_exercise
-from labs.exercises.checker.finding import Finding, Grade
-from labs.exercises.checker.graders import as_gradescope, as_summary, github_lines
-from labs.exercises.checker.report import Report
-from labs.faults.chaos.journal import Strike
+from labs.exercises.checker.report import Report, as_gradescope, as_summary, github_lines
+from labs.exercises.checker.scenario import Finding, Grade
+from labs.faults.chaos.lanes import Strike
 from labs.faults.chaos.plan import ChaosPlan
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import Replay
-from labs.runs.chaos_report import ChaosReport
+from labs.runs.chaos import ChaosReport
 from labs.runs.count import CountedLog, Topics
 
 OUTSIDE = ("2001:db8:a:b::1", "fd00:bee:1::2", "2001:db8::cd:1234:1", "[/home/x] [bold]refused[/bold]")

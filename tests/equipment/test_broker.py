@@ -15,10 +15,10 @@ from kafka import KafkaConsumer, TopicPartition
 from labs.equipment import broker as broker_module
 from labs.equipment import node as node_module
 from labs.equipment.broker import Broker, BrokerError, ExternalBroker, open_broker
-from labs.equipment.eventually import eventually
 from labs.equipment.node import RUNNING, answers
 from labs.equipment.ports import PortTaken
 from labs.equipment.topics import admin, create_topic, end_offsets
+from labs.equipment.waiting import eventually
 from tests.processes import next_line, runs
 
 # Starts a broker in the directory that is named, if one is, says so, and stays until it is killed.
@@ -78,8 +78,8 @@ def read(broker, topic: str) -> list[bytes]:
     return values
 
 
-def leashes() -> list[psutil.Process]:
-    return [process for process in psutil.Process().children() if "leash" in process.cmdline()]
+def reapers() -> list[psutil.Process]:
+    return [process for process in psutil.Process().children() if "reaper" in process.cmdline()]
 
 
 @pytest.mark.bench
@@ -130,10 +130,10 @@ def test_kill_then_start_keeps_acknowledged_data(own, kept):
 
 @pytest.mark.long
 def test_a_broker_killed_from_outside_is_started_again_with_its_data(own, kept):
-    before = leashes()
+    before = reapers()
     os.kill(own.nodes[0].pid, signal.SIGKILL)
     eventually(lambda: not own.running)
-    assert len(leashes()) == len(before) - 1, "a process that gets the dead one's id would be killed"
+    assert len(reapers()) == len(before) - 1, "a process that gets the dead one's id would be killed"
     own.start()
     assert kept() == [b"acknowledged"]
 

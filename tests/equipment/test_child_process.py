@@ -11,9 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labs.equipment.child_process import ChildProcess, last_lines
-from labs.equipment.eventually import eventually
-from labs.equipment.leash import Leash
+from labs.equipment.child_process import ChildProcess, ChildReaper, last_lines
+from labs.equipment.waiting import eventually
 from tests.processes import next_line, runs
 
 ROOT = Path(__file__).parents[2]
@@ -39,14 +38,14 @@ def test_kill_ends_what_it_started_too(family):
 
 
 def test_an_interrupt_while_it_starts_leaves_nothing_behind(tmp_path, monkeypatch):
-    started, start = [], Leash.start
+    started, start = [], ChildReaper.start
 
     def interrupted_start(*arguments, **options):
         started.append(start(*arguments, **options))
         signal.raise_signal(signal.SIGINT)
         return started[0]
 
-    monkeypatch.setattr(Leash, "start", interrupted_start)
+    monkeypatch.setattr(ChildReaper, "start", interrupted_start)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -115,7 +114,7 @@ import ctypes, sys
 from pathlib import Path
 import psutil
 from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 assert ctypes.CDLL(None).prctl({PR_SET_CHILD_SUBREAPER}, 1) == 0
 process = ChildProcess([sys.executable, "-c", {FAMILY!r}], Path({str(tmp_path / "log")!r}))
 child = int(eventually(process.output, timeout=30))
@@ -135,8 +134,7 @@ def test_a_paused_family_does_not_outlive_a_parent_that_is_killed(tmp_path):
 import sys
 from pathlib import Path
 from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
-from labs.equipment.leash import Leash
+from labs.equipment.waiting import eventually
 process = ChildProcess([sys.executable, "-c", {FAMILY!r}], Path({str(tmp_path / "log")!r}), Path({str(leftovers)!r}))
 child = eventually(process.output, timeout=30).strip()
 process.pause()

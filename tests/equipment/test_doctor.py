@@ -1,25 +1,23 @@
 import json
 import os
-import re
 import subprocess
 import sys
-import tomllib
 
 import pandas as pd
 import pytest
 
 from labs.commands.main import main
 from labs.equipment import doctor, jars, machine
-from labs.equipment.check import Check, Step, Unfit, follow
+from labs.equipment.check import Check, CheckFailed, Step, follow
 from labs.equipment.doctor import checks
 from labs.equipment.machine import GIB
 from labs.equipment.topics import admin
 
-NAMES = ["Python", "Packages", "Java", "Jars", "Connector", "Ports", "Memory", "Disk", "Broker", "Spark"]
+NAMES = ["Python", "User", "Packages", "Java", "Jars", "Connector", "Ports", "Memory", "Disk", "Broker", "Spark"]
 
 
 def fail() -> str:
-    raise Unfit("nothing there")
+    raise CheckFailed("nothing there")
 
 
 def look(name: str) -> Check:
@@ -83,22 +81,19 @@ def test_an_error_without_a_message_is_named():
     assert (check.passed, check.found) == (False, "AssertionError()")
 
 
+@pytest.mark.parametrize(("user", "found"), [(0, "make lab AS_ROOT=--allow-root"), (1000, "not root")])
+def test_root_is_told_how_jupyterlab_starts(monkeypatch, user, found):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert look("User").passed
+    assert found in look("User").found
+
+
 def test_wrong_and_missing_packages_are_named(monkeypatch, tmp_path):
     (tmp_path / "requirements.txt").write_text("pandas==0.1   # old\nno-such-package==1.0\n--editable .\npsutil>=1\n")
     monkeypatch.setattr(machine, "REQUIREMENTS", tmp_path / "requirements.txt")
     check = look("Packages")
     assert check.found == f"pandas {pd.__version__} instead of 0.1; no-such-package missing instead of 1.0"
     assert "make setup" in check.cure
-
-
-def test_outside_a_checkout_the_versions_are_pips_choice_but_for_sparks(monkeypatch, tmp_path):
-    pins = machine.REQUIREMENTS.read_text()
-    [spark] = re.findall(r"^pyspark==\S+", pins, re.MULTILINE)
-    extras = tomllib.loads((machine.REQUIREMENTS.parent / "pyproject.toml").read_text())["project"]
-    assert spark in extras["optional-dependencies"]["lab"]  # the sums of the connector's jars are for no other
-    monkeypatch.setattr(machine, "REQUIREMENTS", tmp_path / "requirements.txt")
-    assert look("Packages").passed
-    assert "as pip chose them" in look("Packages").found
 
 
 def test_an_old_python_is_told(monkeypatch):

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.equipment.eventually import eventually
+from labs.equipment.waiting import eventually
 
 
 def test_returns_the_first_true_value():

@@ -10,10 +10,9 @@ import pytest
 
 from labs.equipment.broker import Broker
 from labs.equipment.child_process import ChildProcess
-from labs.equipment.eventually import eventually
-from labs.equipment.fencing import sees_it_fenced
-from labs.equipment.node import CONTROLLER_CONFIG
+from labs.equipment.node import CONTROLLER_CONFIG, sees_it_fenced
 from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 
 
 @pytest.mark.long

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from labs.equipment import formatted, node
+from labs.equipment import node
 from labs.equipment.broker import Broker
-from labs.equipment.formatted import FEATURES, IDS, format_from_kept, is_formatted, keep_format, new_id
-from labs.pipeline.two_phase.kafka_request import BrokerConnection
+from labs.equipment.node import FEATURES, IDS, format_from_kept, is_formatted, keep_format, new_id
+from labs.pipeline.two_phase.end_transaction import BrokerConnection
 
 NODE = {"process.roles": "broker,controller", "node.id": "3", "listeners": "CLIENT://127.0.0.1:9092"}
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(formatted, "lab_cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(node, "lab_cache", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from labs.equipment import postgres_programs
-from labs.equipment.eventually import eventually
+from labs.equipment import postgres as postgres_module
 from labs.equipment.postgres import Postgres, PostgresError
+from labs.equipment.waiting import eventually
 from tests.processes import next_line
 
 pytestmark = pytest.mark.long
@@ -82,7 +82,7 @@ def test_it_does_not_outlive_a_parent_that_is_killed():
 
 
 def test_programs_that_only_root_can_reach_are_copied_for_nobody(tmp_path, monkeypatch):
-    private = postgres_programs.copy_programs(postgres_programs.installed_package(), tmp_path)
+    private = postgres_module.copy_programs(postgres_module.installed_package(), tmp_path)
     tmp_path.chmod(0o700)
     monkeypatch.setattr("labs.equipment.postgres.installed_package", lambda: private)
     with Postgres() as postgres:
@@ -106,7 +106,7 @@ def test_damaged_data_is_reported_with_what_the_server_said(postgres):
 
 
 def test_missing_server_is_reported_with_the_cure(tmp_path, monkeypatch):
-    monkeypatch.setattr(postgres_programs, "WHEEL", "no_such_wheel")
+    monkeypatch.setattr(postgres_module, "WHEEL", "no_such_wheel")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(PostgresError, match="make setup"):
         Postgres()

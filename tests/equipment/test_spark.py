@@ -10,8 +10,8 @@ import pyspark
 import pytest
 from jgo.constants import default_jgo_cache
 
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import spark_log, spark_session
+from labs.equipment.waiting import eventually
 
 LABS = Path(spark_session.__code__.co_filename).parents[1]
 
@@ -123,6 +123,33 @@ def test_no_process_is_started_for_the_files_of_the_checkpoint(root, elsewhere):
 def test_killed_with_its_java_it_leaves_no_file(root, elsewhere):
     result(elsewhere)
     eventually(lambda: not list((root / "temporary files").iterdir()), timeout=60)
+
+
+# Ctrl-C between Spark's context and the session in it, when PySpark has a handler of its own in place.
+INTERRUPTED = """
+import signal
+from pyspark.sql import SparkSession
+from labs.equipment.spark import spark_session
+
+make = SparkSession.__init__
+
+def interrupt(*given, **options):
+    SparkSession.__init__ = make
+    signal.raise_signal(signal.SIGINT)
+    make(*given, **options)
+
+SparkSession.__init__ = interrupt
+try:
+    spark_session()
+except KeyboardInterrupt:
+    print(spark_session().range(3).count())
+"""
+
+
+@pytest.mark.long
+def test_a_start_that_was_interrupted_is_not_in_the_way_of_the_next_one():
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert ran.stdout.split() == ["3"], ran.stderr
 
 
 @pytest.mark.bench

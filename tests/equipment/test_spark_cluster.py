@@ -11,10 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labs.equipment.eventually import eventually
 from labs.equipment.spark import on_this_machine
-from labs.equipment.spark_cluster import SparkCluster
-from labs.equipment.spark_daemon import ClusterError
+from labs.equipment.spark_cluster import ClusterError, SparkCluster
+from labs.equipment.waiting import eventually
 from tests.equipment.test_spark import path_without_java
 from tests.processes import next_line, runs
 
@@ -78,6 +77,7 @@ def test_cluster_is_on_loopback_only_and_ends_with_a_killed_program_executors_to
 
 
 @pytest.mark.long
+@pytest.mark.soak
 def test_executor_that_was_killed_is_replaced_and_one_without_a_worker_ends():
     with SparkCluster(workers=1) as cluster:
         [worker] = cluster.workers
@@ -98,6 +98,7 @@ def test_executor_that_was_killed_is_replaced_and_one_without_a_worker_ends():
 
 
 @pytest.mark.long
+@pytest.mark.soak
 def test_close_ends_an_executor_that_lost_its_worker_before_it_could_notice():
     with SparkCluster(workers=1) as cluster:
         [worker] = cluster.workers

@@ -14,10 +14,10 @@ import psutil
 import pyspark
 import pytest
 
-from labs.equipment.child_environment import for_program
+from labs.equipment.child_process import for_program
 from labs.equipment.driver_jvm import DriverJvm
-from labs.equipment.eventually import eventually
 from labs.equipment.java import find_java
+from labs.equipment.waiting import eventually
 from tests.processes import next_line, runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,6 +152,7 @@ print([sys.executable, []] == list(spark_session().sparkContext.parallelize([1],
 
 
 @pytest.mark.long
+@pytest.mark.soak
 def test_executors_and_their_python_are_the_labs_too(tmp_path):
     strange = {
         **spark_of_somebody_else(tmp_path),

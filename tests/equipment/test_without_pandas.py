@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.equipment.without_pandas import Hidden
+from labs.equipment.spark import Hidden
 
 ROOT = Path(__file__).resolve().parents[2]
 

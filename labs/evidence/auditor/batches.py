@@ -1,6 +1,6 @@
-"""The micro-batches behind the results: was each attempt seen whole, in order, and only if committed?
+"""Judges the micro-batches behind the results: was each attempt read completely, in order, and only if committed?
 
-All of it is read from the headers and positions that the results carry. What carries none is not judged.
+The evidence is the headers and positions of the results. Results without them are not judged.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
 
-from labs.evidence.auditor.anomaly import Anomaly
 from labs.evidence.auditor.observed import Result
-from labs.evidence.auditor.tally import AnomalyTally
+from labs.evidence.auditor.verdict import Anomaly, AnomalyTally
 
 
 class Rows:
@@ -40,7 +39,7 @@ class Batches:
         self._rows: defaultdict[tuple[int | None, int | None, str | None], Rows] = defaultdict(Rows)
 
     def collect(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Pass the results on, taking note of their batches."""
+        """Pass the results on, and note their batches."""
         latest, rows = None, Rows()
         for result in results:
             where = (result.partition, result.batch_id, result.attempt)
@@ -60,7 +59,7 @@ class Batches:
 
     @property
     def have_positions(self) -> bool:
-        """Tell whether any row says both which batch it is of and where in which partition it lies."""
+        """Tell whether any row has its batch, its partition and its offset."""
         return bool(self._ranges())
 
     @property
@@ -79,8 +78,8 @@ class Batches:
     def judge_whole(self, tally: AnomalyTally) -> None:
         """Report each attempt of which fewer rows are visible than it wrote.
 
-        Where only the last row says how many there are, an attempt of which no row says so lacks that one.
-        Call it only if there are totals: a sink that never gives any is not judged.
+        Some sinks write the total only into the last row; an attempt without a total then lacks that row.
+        Call it only if `have_totals`: a sink that never writes a total is not judged.
         """
         seen: Counter[tuple] = Counter()
         declared: dict[tuple, int] = {}
@@ -99,9 +98,9 @@ class Batches:
                 tally.add(Anomaly.TORN_BATCH, sentence, batch_id, attempt, visible, wrote)
 
     def judge_order(self, tally: AnomalyTally) -> None:
-        """Report each batch and partition that has a row behind one of a later batch.
+        """Report each batch that has a row behind a row of a later batch, in the same partition.
 
-        Repeating a batch is not going back. The order in which the results were given does not matter.
+        The same batch twice in a row is allowed. The order in which the results were given does not matter.
         """
         for partition, batches in sorted(self._ranges().items()):
             later_batch, later_first = None, float("inf")

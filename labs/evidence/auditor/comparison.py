@@ -1,14 +1,41 @@
-"""Compares observed with expected results, one window and IP at a time."""
+"""Compares observed with expected results, one window and IP at a time.
+
+`count_repeats` finds out where duplicates come from, by the headers `batch_id` and `attempt` and by the log's order.
+Two copies within one attempt: a producer lost an acknowledgement and sent the record again. All other copies come
+from a restart; the batch in flight at the crash is the last one before the log goes back to an earlier batch.
+Limitations: one partition; a crash that left no visible record is not seen.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from labs.evidence.auditor.anomaly import Anomaly, Fate
 from labs.evidence.auditor.batches import Batches
 from labs.evidence.auditor.observed import Key, Result
-from labs.evidence.auditor.tally import AnomalyTally
+from labs.evidence.auditor.verdict import Anomaly, AnomalyTally, Fate
+
+LOST_ACKNOWLEDGEMENT = "lost acknowledgement"
+Cause = tuple[str, int]  # what happened, and the batch of the copy
+
+
+def count_repeats(results: Iterable[Result]) -> Counter[Cause]:
+    """Count the copies by their cause and batch. Raises ValueError for a record without headers."""
+    copies: Counter[Cause] = Counter()
+    attempts: dict[tuple[int, str], set[str]] = {}
+    crash, last_batch, last_attempt = "", -1, ""
+    for result in results:
+        batch, attempt = result.batch_id, result.attempt
+        if batch is None or attempt is None:
+            raise ValueError(f"the record at offset {result.offset} has no headers for its batch and attempt")
+        if attempt != last_attempt and batch <= last_batch:
+            crash = f"crash in batch {last_batch}"
+        last_batch, last_attempt = batch, attempt
+        seen = attempts.setdefault((result.window_start, result.ip), set())
+        if seen:
+            copies[LOST_ACKNOWLEDGEMENT if attempt in seen else crash, batch] += 1
+        seen.add(attempt)
+    return copies
 
 
 class Comparison:
@@ -22,7 +49,7 @@ class Comparison:
         self.by_window: dict[Fate, Counter[int]] = {fate: Counter() for fate in Fate}
         self.unread = 0  # results that an incomplete read does not contain
         self.doubt = ""  # why nobody can tell whether something was lost
-        self.note = ""  # why an explanation that was offered does not fit
+        self.note = ""  # why late requests do not explain what is missing
         self._tally = tally
         self._short: list[tuple[Key, int, int | None]] = []  # key, count due, count found if any
         self._first: dict[Key, Result] = {}
@@ -37,7 +64,7 @@ class Comparison:
         self.records = len(self._first) + sum(map(len, self._again.values()))
 
     def judge(self, expected: Mapping[Key, int], late: Mapping[Key, int]) -> None:
-        """Judge every result except those that fall short; `late` is how many requests each rightly lacks."""
+        """Judge every result except those with too small a count; `late` is how many requests each lacks as late."""
         due = dict(expected)
         for key, times in late.items():
             if times and key in due:
@@ -60,12 +87,12 @@ class Comparison:
                 self._tally.add(Anomaly.OVERCOUNT, "{} instead of {}", first.count, count, key=key)
         for key in sorted(self._first.keys() - due.keys(), key=str):
             wrong[key[0]] += 1
-            self._tally.add(Anomaly.PHANTOM, "{}, though nobody asked", self._first[key].count, key=key)
+            self._tally.add(Anomaly.PHANTOM, "{}, though there was no request", self._first[key].count, key=key)
             if key in self._again:
                 self._judge_copies(key)
 
-    def settle(self, late: int, indeterminate: int, complete: bool) -> None:
-        """Judge the results that fall short, given how many requests in all were late or may not be stored.
+    def judge_short_counts(self, late: int, indeterminate: int, complete: bool) -> None:
+        """Judge the results with too small a count; `late` and `indeterminate` are numbers of requests in total.
 
         `complete` tells whether everything was read; if not, nothing is called lost.
         """
@@ -112,7 +139,7 @@ class Comparison:
 
 
 def _in_words(*copies: Result) -> str:
-    # No attempts and offsets: the sentence has to be the same whenever a lesson is run.
+    # Without attempts and offsets, so that the sentence is the same in every run of a lesson.
     batches = ("" if copy.batch_id is None else f" in batch {copy.batch_id}" for copy in copies)
     counts = [f"{copy.count}{batch}" for copy, batch in zip(copies, batches, strict=True)]
     return ", then ".join(counts[:3]) + (f", and {len(counts) - 3} more" if len(counts) > 3 else "")

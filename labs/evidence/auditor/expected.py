@@ -1,7 +1,8 @@
-"""What the pipeline ought to find, counted from the log itself, without Kafka and without Spark.
+"""Counts from the log itself, without Kafka and Spark, what the pipeline must find.
 
-Where it stops: the lines are read once, by the parser that feeds the pipeline too, so that a line which that parser
-misreads is misread on both sides. A second parser, in `tests/pipeline/log/second_parser.py`, is there for that.
+Limitations: the auditor is independent of the pipeline that counts, but not of the parser: both get the accesses that
+`labs.pipeline.log` reads, so an audit cannot show that it misreads a line. `tests/pipeline/log/test_differential.py`
+checks that parser: it compares it with a second one, which shares no code with it, on known and on generated lines.
 """
 
 from __future__ import annotations

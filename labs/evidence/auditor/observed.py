@@ -1,4 +1,4 @@
-"""What was observed, as plain records that any reader of any pipeline can fill in."""
+"""What a reader observed, as plain records that a reader of any pipeline can produce."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ LONGEST_NAME = 80  # characters of an IP or host name that a sentence shows
 class Result:
     """One record read from the sink: the IP made `count` requests in the window that began at `window_start`.
 
-    `window_start` is in epoch milliseconds. The rest is evidence that a reader adds where it has it, and each
-    piece makes more anomalies detectable. From the record's headers: the micro-batch, the attempt at it (a
-    name unique to each try of a batch), and how many rows the attempt wrote in all, which every record may
-    say, or only the last one. From Kafka: partition and offset. Raises TypeError for a key or count of another
-    type, which Python might call equal: 5000.0 and 5000, True and 1.
+    `window_start` is in epoch milliseconds. The other fields are optional evidence; each makes more anomalies
+    detectable. The record's headers give the micro-batch, the attempt (a name unique to each try of a batch), and
+    how many rows the attempt wrote in all, in every record or only in the last. Kafka gives partition and offset.
+    Raises TypeError for a key or count of another type, since Python calls 5000.0 and 5000, or True and 1, equal.
     """
 
     window_start: int
@@ -34,14 +33,14 @@ class Result:
     def __post_init__(self) -> None:
         if not (type(self.window_start) is int and type(self.ip) is str and type(self.count) is int):
             found = f"window_start {self.window_start!r:.40}, ip {self.ip!r:.40}, count {self.count!r:.40}"
-            raise TypeError(f"a result has a whole number, a text and a whole number; found {found}")
+            raise TypeError(f"expected an int, a str and an int; found {found}")
 
 
 class Reading(list[Result]):
-    """What one reader of a topic found, and per partition whether everything in it was decided by then.
+    """The results that one reader found, and per partition whether every transaction had ended by then (`decided`).
 
-    Behind a transaction that is neither committed nor aborted lie records that nobody can see yet, whoever wrote
-    them: the audit of a reading with such a partition is never valid.
+    An open transaction hides all records behind it, whoever wrote them, so the audit of a reading with such a
+    partition is never valid.
     """
 
     def __init__(self, results: Iterable[Result] = (), decided: Mapping[int, bool] | None = None):
@@ -53,7 +52,7 @@ class Reading(list[Result]):
 class SourceHistory:
     """What was sent to the source topic and what it holds, as numbers of records per (event time, IP).
 
-    What was acknowledged must be stored; what is indeterminate, because no answer ever came, may be.
+    Acknowledged records must be stored. Indeterminate ones, which were never answered, may be stored.
     """
 
     acknowledged: Mapping[Key, int]
@@ -62,7 +61,7 @@ class SourceHistory:
 
 
 def describe(key: Key) -> str:
-    """Return a key in words: the time in ISO format and UTC, then the IP, whatever bytes it was made of."""
+    """Return a key in words: the time (ISO, UTC) and the IP, escaped if unprintable and cut at LONGEST_NAME."""
     time, ip = key
     text = str(ip) if str(ip).isprintable() else repr(ip)
     if len(text) > LONGEST_NAME:
@@ -71,7 +70,7 @@ def describe(key: Key) -> str:
 
 
 def utc(millis: int) -> str:
-    """Return epoch milliseconds in ISO format and UTC; a number that is no time comes back as it is."""
+    """Return epoch milliseconds in ISO format and UTC; a number outside the calendar is returned as "N ms"."""
     try:
         time = datetime.fromtimestamp(millis // 1000, UTC)
     except (ValueError, OverflowError, OSError, TypeError):

@@ -1,13 +1,91 @@
-"""The outcome of an audit: a verdict, the numbers behind it, and the first anomalies in words."""
+"""The outcome of an audit: the verdict, its numbers, and the first anomalies in words."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 from html import escape
 from typing import Any
 
-from labs.evidence.auditor.anomaly import Anomaly, Fate, Verdict
+from labs.evidence.auditor.observed import Key, describe
+
+
+class Verdict(StrEnum):
+    """UNKNOWN is not a success: the evidence does not decide between valid and invalid."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+class Fate(StrEnum):
+    """What became of a result. Each record beyond the first of its window and IP is duplicated."""
+
+    DELIVERED = "delivered"
+    DUPLICATED = "duplicated"
+    LOST = "lost"
+    WRONG = "wrong"
+
+
+class Anomaly(Enum):
+    """A way in which a history differs from the expected one; the value is its meaning in one sentence."""
+
+    LOST = "An expected result is not there."
+    DUPLICATE = "A result is there again, with an equal count."
+    CONFLICT = "A result is there more than once, with unequal counts."
+    UNDERCOUNT = "A count is smaller than expected."
+    OVERCOUNT = "A count is larger than expected."
+    PHANTOM = "A result is there for a window and IP that had no requests."
+    ABORTED_READ = "A record of an aborted transaction was read."
+    TORN_BATCH = "Only some of the rows that an attempt at a batch wrote are visible."
+    NONMONOTONIC = "A partition holds rows of a batch after rows of a later batch."
+    READERS_DISAGREE = "A record was seen by only one of two readers."
+    HANGING_TRANSACTION = "The last record of a partition cannot be read: an open transaction hides it."
+    SOURCE_LOST = "A record that was acknowledged is not in the source topic."
+    SOURCE_DUPLICATE = "A record is in the source topic more often than it was sent."
+    LATE_DROPPED = "A record came after its window was final, and was dropped as it should be."
+    INDETERMINATE = "A send was never acknowledged: the record may or may not be stored, and either is right."
+
+    @property
+    def meaning(self) -> str:
+        return self.value
+
+    @property
+    def is_error(self) -> bool:
+        """Tell whether this anomaly alone makes a history invalid."""
+        return self not in (Anomaly.LATE_DROPPED, Anomaly.INDETERMINATE)
+
+
+EXAMPLES_PER_ANOMALY = 3
+
+
+@dataclass
+class AnomalyTally:
+    """How many of each anomaly were found, and the first three in words."""
+
+    counts: Counter[Anomaly] = field(default_factory=Counter)
+    examples: dict[Anomaly, list[str]] = field(default_factory=dict)
+
+    def add(
+        self,
+        anomaly: Anomaly,
+        sentence: str | Callable[..., str],
+        *values: object,
+        key: Key | None = None,
+        times: int = 1,
+    ) -> None:
+        """Count the anomaly `times` times.
+
+        `sentence` is a template for `values` or a function of them. It is formatted, after the key, only for the
+        first examples, since there may be a million more.
+        """
+        self.counts[anomaly] += times
+        examples = self.examples.setdefault(anomaly, [])
+        if len(examples) < EXAMPLES_PER_ANOMALY:
+            words = sentence.format(*values) if isinstance(sentence, str) else sentence(*values)
+            examples.append(f"{describe(key)}: {words}" if key else words)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -23,8 +101,8 @@ class Audit:
     counts: Counter[Anomaly]  # only what was found; 0 for the rest
     examples: dict[Anomaly, list[str]]  # the first three of each
     by_window: dict[Fate, Counter[int]]  # window start in epoch milliseconds -> how many
-    judged: frozenset[Anomaly]  # what the evidence was sufficient to find
-    reason: str = ""  # why the verdict is unknown, or what else stands in its way
+    judged: frozenset[Anomaly]  # the anomalies that the evidence could have shown
+    reason: str = ""  # why the verdict is unknown, and other remarks
 
     @property
     def valid(self) -> bool:
@@ -55,7 +133,7 @@ class Audit:
         raise TypeError("an audit is neither true nor false: ask audit.valid, or compare audit.verdict")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; anomalies go by name, only those found."""
+        """Return plain values for JSON, with the anomalies that were found, by name."""
         return {
             "verdict": str(self.verdict),
             "reason": self.reason,

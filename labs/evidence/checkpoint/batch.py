@@ -1,20 +1,25 @@
-"""Micro-batches as a checkpoint knows them."""
+"""Micro-batches as a checkpoint describes them, and as Spark's progress reports do (`batch_table`)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from labs.evidence.checkpoint.files import Offsets, Plan, StateFile
+
+if TYPE_CHECKING:
+    import pandas
+    from pyspark.sql.streaming import StreamingQuery
 
 
 @dataclass(frozen=True)
 class Batch:
     """A micro-batch as the checkpoint knows it: [start, end) in each topic partition, times in epoch millis.
 
-    `watermark_ms` is the watermark that it runs with (0: none yet), `next_watermark_ms` the one it leads to.
-    `state` names, per stateful operator, the partitions that hold the version which this batch writes.
-    `sources` are the ends as Spark wrote them, for sources that are not Kafka topics.
+    `watermark_ms` is the watermark that it runs with (0: none yet), `next_watermark_ms` that of the next batch.
+    `state` lists, per stateful operator, the partitions that hold the version which this batch writes.
+    `sources` holds the end offsets as Spark wrote them, for sources other than Kafka topics.
     """
 
     batch_id: int
@@ -36,15 +41,15 @@ class Batch:
 
     @property
     def offsets(self) -> int | None:
-        """How many offsets the batch spans: its records, and whatever else takes an offset in a topic."""
+        """How many offsets the batch spans: its records, and control and aborted records, which take offsets too."""
         known = self.end and self.end.keys() <= self.start.keys()
         return sum(end - self.start[at] for at, end in self.end.items()) if known else None
 
 
 def ranges(batch: Batch) -> str:
-    """Write what the batch reads as `topic-partition: start–end`; partitions where that is nothing are left out.
+    """Return the offset ranges that the batch reads, as `topic-partition: start–end`, without empty ones.
 
-    Of a source that is no Kafka topic, write where it ends, as Spark does.
+    For a source other than Kafka, return its end offset as Spark wrote it.
     """
     if not batch.end:
         return ", ".join(filter(None, batch.sources))
@@ -59,7 +64,7 @@ def batches_of(
     state: tuple[StateFile, ...],
     damage: dict[str, str],
 ) -> tuple[Batch, ...]:
-    """Return the batches, by what the logs and the state say of each; `start` is where batch 0 began."""
+    """Return the batches that the logs and the state describe; `start` holds the first offsets of batch 0."""
     written: defaultdict[int, defaultdict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for file in state:
         written[file.version][file.operator].add(file.partition)
@@ -71,7 +76,7 @@ def batches_of(
             planned=plan is not None,
             committed=n in commits and f"commits/{n}" not in damage,
             next_watermark_ms=commits.get(n),
-            # The store counts versions from 1: batch 0 turns version 0, which is empty and no file, into 1.
+            # The store counts versions from 1: batch 0 writes version 1. Version 0 is empty and has no file.
             state={operator: tuple(sorted(found)) for operator, found in written[n + 1].items()},
             damaged=damaged,
         )
@@ -87,3 +92,26 @@ def batches_of(
         batches.append(batch)
         start = plan.end if plan else {}
     return tuple(batches)
+
+
+def batch_table(query: StreamingQuery) -> pandas.DataFrame:
+    """Return one row per batch: records read, results emitted, counts still in state, and the watermark.
+
+    `watermark` (UTC) is the one that the batch ran with; the batch's own events move that of the next one.
+    """
+    rows = []
+    for progress in query.recentProgress:
+        [state] = progress.stateOperators
+        watermark = progress.eventTime.get("watermark", "")
+        rows.append(
+            {
+                "batch": progress.batchId,
+                "records read": progress.numInputRows,
+                "results emitted": state.numRowsRemoved,
+                "counts in state": state.numRowsTotal,
+                "watermark": "-" if watermark.startswith("1970") else watermark[11:19],
+            }
+        )
+    import pandas  # here, since the import is slow
+
+    return pandas.DataFrame(rows).set_index("batch")

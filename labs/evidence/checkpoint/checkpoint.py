@@ -1,9 +1,9 @@
 """Read the checkpoint of any Spark Structured Streaming query: which batches are planned, done, or in flight.
 
-Guarantee: it only reads, files alone, with no Spark; what it says is what Spark will find when it restarts.
-Where it stops: a local path; checksums are not verified; a running query may be a step ahead of what was read;
-Spark deletes the logs of batches more than `spark.sql.streaming.minBatchesToRetain` (100) ago, and the first that
-is left has no start.
+Guarantee: it only reads files, without Spark, and reports what Spark will find when it restarts.
+Limitations: a local path; checksums are not verified; a running query may be a step ahead of what was read;
+Spark deletes the logs of all but the last `spark.sql.streaming.minBatchesToRetain` (100) batches, so the first
+batch that is left has no start offsets.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = ["Batch", "Checkpoint", "CheckpointError", "Offsets", "StateFile", "da
 REFUSED = "Spark refuses to restart"
 UNREAD = "Spark does not read it again"
 NO_ID = f"{REFUSED}: restore it from a copy, or begin with a new checkpoint"
-NO_PLAN = f"{REFUSED}: restore it from a copy (without it the batch is planned anew, perhaps with other offsets)"
+NO_PLAN = f"{REFUSED}: restore it from a copy (without it Spark plans the batch again, perhaps with other offsets)"
 NO_COMMIT = f"{REFUSED}: delete it, and the batch runs again"
 NOT_LAST = "Spark runs only the last batch again"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint directory holds. `damage` names each file that cannot be read and what follows from it."""
+    """What a checkpoint directory holds. `damage` names each file that cannot be read, and the consequence."""
 
     path: Path
     query_id: str | None
@@ -69,10 +69,10 @@ class Checkpoint:
 
     @property
     def owes_a_batch(self) -> bool:
-        """Tell whether the last batch is committed and moved the watermark: what that made final is not emitted yet.
+        """Tell whether the last batch is committed and moved the watermark: the windows it closed are not emitted yet.
 
-        It takes one more batch. A running query adds that by itself. A restarted one does not: it waits for new
-        records, and with the trigger availableNow and no new records it ends without it.
+        One more batch emits them. A running query adds that batch by itself. A restarted query does not: it waits
+        for new records, and with the trigger availableNow it ends if there are none.
         """
         last = self.batches[-1] if self.batches else None
         return bool(last and last.status == "committed" and (last.next_watermark_ms or 0) > (last.watermark_ms or 0))
@@ -91,10 +91,10 @@ class Checkpoint:
         if self.in_flight:
             return f"Batch {self.in_flight.batch_id} is planned and not committed: a restart runs it again"
         if self.owes_a_batch:
-            return f"Batch {self.batches[-1].batch_id} moved the watermark: what is final now, the next batch publishes"
+            return f"Batch {self.batches[-1].batch_id} moved the watermark: the next batch emits the final windows"
         if self.batches:
             return f"Every batch up to {self.batches[-1].batch_id} is committed: a restart repeats none"
-        return "No batch is planned yet: a restart begins at the beginning"
+        return "No batch is planned yet: a restart reads from the beginning"
 
     def up_to(self, batch_id: int) -> Checkpoint:
         """Return the checkpoint without the batches after `batch_id`."""
@@ -102,9 +102,7 @@ class Checkpoint:
 
     def table(self) -> pandas.DataFrame:
         """Return one row per batch: status, offset ranges and their size, times in UTC, state partitions written."""
-        from labs.evidence.checkpoint.checkpoint_table import table_of  # pandas takes longer than all the rest
-
-        return table_of(self)
+        return _table_of(self)
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(note)}</p>" for note in (self.summary, *self.damage[1:]))
@@ -112,9 +110,9 @@ class Checkpoint:
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint directory. A file in it that cannot be read is named in `damage`; the rest is still told.
+    """Read a checkpoint directory. Files that cannot be read are named in `damage`; the others are still read.
 
-    Raises CheckpointError where there is no checkpoint, or one whose log version is not known.
+    Raises CheckpointError if there is no checkpoint, or if its log version is not known.
     """
     directory = checkpoint_directory(path)
     damage: dict[str, str] = {}
@@ -128,7 +126,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
             damage[name] = f"{name} {error}. {effect}"
 
     planned, done = log_files(directory / "offsets"), log_files(directory / "commits")
-    # A running query deletes old files, first a batch's plan and then its commit: what lies before is history.
+    # A running query deletes old files, first a batch's plan and then its commit: ignore commits without a plan.
     first, last = min(planned or done, default=0), max(planned | done, default=-1)
     query_id = read(read_query_id, "metadata", NO_ID)
     plans = {n: read(read_plan, f"offsets/{n}", UNREAD if n < last - 1 else NO_PLAN) for n in range(first, last + 1)}
@@ -146,8 +144,27 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def damage(path: str | Path) -> str:
-    """Say which file of a checkpoint is torn or missing and what follows, if one is: Spark does not name it."""
+    """Return which files of a checkpoint are torn or missing, and the consequence: Spark does not name them."""
     try:
         return (*read_checkpoint(path).damage, "")[0]
     except CheckpointError:  # not on this machine, or there is none yet
         return ""
+
+
+def _table_of(checkpoint: Checkpoint) -> pandas.DataFrame:
+    import pandas as pd  # here, since the import is slow
+
+    columns = ["batch", "status", "range", "offsets", "watermark", "planned at", "state"]
+    rows = [
+        (
+            batch.batch_id,
+            batch.status,
+            ranges(batch),
+            batch.offsets,
+            pd.to_datetime(batch.watermark_ms or None, unit="ms", utc=True),
+            pd.to_datetime(batch.planned_at_ms, unit="ms", utc=True),
+            " ".join(f"{len(batch.state.get(o, ()))}/{n}" for o, n in checkpoint.partitions.items()),
+        )
+        for batch in checkpoint.batches
+    ]
+    return pd.DataFrame(rows, columns=columns).set_index("batch").astype({"offsets": "Int64"})

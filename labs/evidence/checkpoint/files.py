@@ -22,22 +22,22 @@ Offsets = dict[tuple[str, int], int]  # (topic, partition) -> offset
 
 LOG_VERSIONS = ("v1", "v2")
 NO_OFFSET = "-"
-EXPECTED = "expected the directory that a query was given as its checkpointLocation, with offsets/ and commits/"
+EXPECTED = "expected the checkpointLocation of a query, a directory with offsets/ and commits/"
 # With checkpoint ids (state format v2) an id follows the version: 7_5f0c….changelog
 STATE_FILE = re.compile(r"(?P<version>\d+)(_[\w-]+)?\.(?P<kind>delta|snapshot|changelog|zip)")
 
 
 class CheckpointError(RuntimeError):
-    """The directory, or what is asked of it, cannot be read as a checkpoint."""
+    """The directory is no checkpoint that can be read, or does not hold what was asked for."""
 
 
 class Torn(ValueError):
-    """A file of the checkpoint does not hold what it should; the message completes "offsets/5 …"."""
+    """A file of the checkpoint is damaged; the message is a predicate, to be put behind the name: "offsets/5 …"."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What offsets/N says. `sources` holds each source's end as Spark wrote it, None where it has none yet."""
+    """The content of offsets/N. `sources` has each source's end offset as Spark wrote it, None if it has none yet."""
 
     watermark_ms: int | None
     planned_at_ms: int | None
@@ -52,7 +52,7 @@ class Plan:
 
 @dataclass(frozen=True, order=True)
 class StateFile:
-    """A file in state/: `version` N + 1 is what batch N left."""
+    """A file in state/. Batch N writes `version` N + 1."""
 
     operator: int
     partition: int
@@ -62,7 +62,7 @@ class StateFile:
 
 
 def checkpoint_directory(path: str | Path) -> Path:
-    """Return the directory that `path`, or a file: URI, names. Raises CheckpointError if it is no checkpoint."""
+    """Return the directory of a path or a file: URI. Raises CheckpointError if it is no checkpoint."""
     text = str(path)
     if re.match(r"(?!file:)\w{2,}:/", text):
         raise CheckpointError(f"{text} is not on this machine; copy it here (hadoop fs -get) and read the copy")
@@ -78,7 +78,7 @@ def checkpoint_directory(path: str | Path) -> Path:
 
 
 def log_files(directory: Path) -> dict[int, Path]:
-    """Return the log's files by batch id. Checksums and half-written files, whose names differ, are left out."""
+    """Return the log's files by batch id, without checksums and half-written files, which have other names."""
     if not directory.is_dir():
         return {}
     return {int(file.name): file for file in directory.iterdir() if file.name.isdecimal() and file.is_file()}
@@ -108,7 +108,7 @@ def read_commit(file: Path) -> int | None:
 
 
 def read_first_offsets(sources: Path) -> Offsets:
-    """Read sources/*/0: where the first batch began. Empty where Spark keeps no such file. Raises Torn."""
+    """Read sources/*/0: the first offsets of batch 0. Empty if Spark keeps no such file. Raises Torn."""
     found: Offsets = {}
     for file in sorted(sources.glob("*/0")):
         for line in _lines(file, at_least=2)[1:]:
@@ -137,7 +137,7 @@ def state_files(directory: Path) -> tuple[StateFile, ...]:
 
 
 def kafka_offsets(source: str | None) -> Offsets:
-    """Decode `{"topic": {"0": 31}}`, the offset of a Kafka source; that of any other kind of source gives {}."""
+    """Decode the offsets of a Kafka source, such as `{"topic": {"0": 31}}`; return {} for any other source."""
     topics = _json(source) if source else {}
     try:
         return {(topic, int(p)): int(offset) for topic, ends in topics.items() for p, offset in ends.items()}

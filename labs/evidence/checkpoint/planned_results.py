@@ -1,16 +1,16 @@
-"""What a query must have done with the records of its source, worked out from its checkpoint without Spark.
+"""Works out from a query's checkpoint, without Spark, what the query must have done with the records of its source.
 
-Batch k covers the offsets from the end of batch k - 1 to its own end. Where W(k) is the watermark in offsets/k, it
+Batch k covers the offsets from the end of batch k - 1 to its own end. With W(k) as the watermark in offsets/k, it
 
 1. drops a record as late if its window's end <= W(k - 1): a final window stays open for one more batch;
 2. counts the others;
-3. emits each window that it or an earlier batch counted, and that nobody emitted, if the window's end <= W(k).
+3. emits each window that was counted and is not yet emitted, if the window's end <= W(k).
 
-So the offset log alone decides what a batch emits, and a replay of the batch emits the same. This is what Spark
-4.2 does (IncrementalExecution, WatermarkPropagator, StateStoreSaveExec), and the tests compare it with Spark.
+So the offset log alone decides what a batch emits, and a replay of the batch emits the same. Spark 4.2 does so
+(IncrementalExecution, WatermarkPropagator, StateStoreSaveExec), and the tests compare this module with Spark.
 
 Guarantee: exact per (window, IP), for the IP count in append mode, in the batches that the checkpoint still has.
-Where it stops: the topic must still hold the records; a window size other than the query's gives nonsense.
+Limitations: the topic must still hold the records; `window_ms` must be the query's own.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from labs.evidence.readers.results import position, read_to_end
 from labs.pipeline.records import CLOSING_IP, SOURCE_TOPIC, WINDOW_MS, parse_source_value, window_start
 
 Key = tuple[int, str]  # (window start in epoch millis, IP)
-SourceRecord = tuple[int, int, int | None, str | None]  # partition, offset, and if well-formed event time, IP
+SourceRecord = tuple[int, int, int | None, str | None]  # partition, offset, event time, IP; None if malformed
 
 
 @dataclass
 class PlannedResults:
-    """What must have become of the records, per (window start in epoch millis, IP).
+    """What became of the records, counted per (window start in epoch millis, IP).
 
-    `emitted` has the results of every batch whose results are known: all, or all but the first where Spark has
-    deleted the batches before it; `dropped` counts the late records of the same batches. `pending` is counted
-    and not yet emitted. `malformed` records are in no window. `unread` ones are in no batch.
+    `emitted` has the results of all batches, or of all but the first if Spark has deleted the batches before it;
+    `dropped` counts the late records of the same batches. `pending` are counts that are not emitted yet.
+    `malformed` records belong to no window, `unread` records to no batch.
     """
 
     in_flight: int | None
@@ -46,14 +46,14 @@ class PlannedResults:
 
     @property
     def repeated(self) -> dict[Key, int]:
-        """The results of the batch in flight: published twice if they were published before the crash."""
+        """The results of the batch in flight: a restart publishes them again if they were published already."""
         return {} if self.in_flight is None else self.emitted[self.in_flight]
 
 
 def planned_results(
     checkpoint: Checkpoint, records: Iterable[SourceRecord], window_ms: int = WINDOW_MS
 ) -> PlannedResults:
-    """Work out which of the source's `records` each batch emits, and which are dropped as late.
+    """Work out which results each batch emits, and which of the source's `records` are dropped as late.
 
     The records come in any order, as from `read_source_records`; only counts are kept in memory.
     Raises CheckpointError if a batch in the middle cannot be read, or the source is not one Kafka topic.
@@ -79,11 +79,11 @@ def planned_results(
             else:
                 counted[window, ip] += 1
     for key, count in counted.items():
-        # Step 1 let it pass, so this is never earlier than the batch that counted it.
+        # Never earlier than the batch that counted the record: step 1 would have dropped it.
         k = bisect_left(watermarks, key[0] + window_ms)
         if k == len(watermarks):
             result.pending[key] = count
-        elif k or not forgotten:  # of what the first remaining batch and those before it counted, part was dropped
+        elif k or not forgotten:  # windows of the first remaining batch may lack counts of deleted ones
             result.emitted[batches[k].batch_id][key] = count
     return result
 
@@ -93,7 +93,7 @@ def read_source_records(
 ) -> Iterator[SourceRecord]:
     """Yield every record of the source topic up to its present end, parsed as the IP count parses it.
 
-    It reads uncommitted records, as Spark's source does. Raises KafkaException if the topic cannot be read,
+    Like Spark's source by default, it reads with read_uncommitted. Raises KafkaException if the topic cannot be read,
     TimeoutError if its end is not reached within `timeout` seconds without progress.
     """
     for message in read_to_end(bootstrap_servers, topic, "read_uncommitted", timeout):
@@ -104,7 +104,7 @@ def _legible(checkpoint: Checkpoint) -> tuple[Batch, ...]:
     unplanned = [batch.batch_id for batch in checkpoint.batches if not batch.planned]
     if unplanned:
         why = "; ".join(checkpoint.damage)
-        raise CheckpointError(f"{checkpoint.path}: nobody knows what batch {unplanned[0]} covers: {why}")
+        raise CheckpointError(f"{checkpoint.path}: the offsets of batch {unplanned[0]} are not known: {why}")
     topics = {topic for batch in checkpoint.batches for topic, _ in batch.end}
     if checkpoint.batches and len(topics) != 1:
         found = ", ".join(sorted(topics)) or "none"
@@ -113,7 +113,7 @@ def _legible(checkpoint: Checkpoint) -> tuple[Batch, ...]:
 
 
 def _ranges(batches: tuple[Batch, ...]) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """Return where each partition began to be read, and where each batch ended in it (0 before it was there)."""
+    """Return per partition its first offset, and the end offset of each batch (0 before the partition existed)."""
     partitions = {at for batch in batches for at in batch.end}
     starts = {partition: offset for batch in batches[:1] for (_, partition), offset in batch.start.items()}
     return starts, {at[1]: [batch.end.get(at, 0) for batch in batches] for at in partitions}

@@ -1,8 +1,8 @@
-"""The counts in flight: what the query has counted and not yet published, read from its state store.
+"""Reads a query's state store: the counts in flight, which the query has counted and not yet published.
 
-Guarantee: it is Spark that reads, through its state-store data source; the rows are those that the next batch
-of the query would start from. Where it stops: Spark reads the state of committed batches only, and keeps that of
-the last `spark.sql.streaming.minBatchesToRetain` (100).
+Guarantee: Spark itself reads, through its state data source, the rows that the query's next batch would start from.
+Limitations: Spark reads the state of committed batches only, and keeps that of the last
+`spark.sql.streaming.minBatchesToRetain` (100).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ UNREADABLE = (PySparkException, Py4JJavaError)
 
 
 def counts_in_flight(spark: SparkSession, checkpoint: str | Path, batch_id: int | None = None) -> pd.DataFrame:
-    """Return the counts that the IP count held after a batch, by default the last one committed.
+    """Return the counts in the state of the IP count after a batch, by default after the last committed one.
 
-    One row per window_start (epoch millis) and ip, with the count so far and the state partition it lies in.
+    One row per window_start (epoch millis) and ip, with the count so far and its state partition.
     Raises CheckpointError if there is no such state.
     """
     rows = read_state(spark, checkpoint, batch_id)
     if not {"window", "ip"} <= set(cast(StructType, rows.schema["key"].dataType).names):
         raise CheckpointError(
             f"{checkpoint} holds the state of another query than the IP count: {rows.schema['key'].simpleString()}, "
-            f"{rows.schema['value'].simpleString()}; read_state returns it as it is"
+            f"{rows.schema['value'].simpleString()}; use read_state, which returns any state"
         )
     window_start = F.unix_millis("key.window.start").alias("window_start")
     counts = rows.select(window_start, "key.ip", "value.count", F.col("partition_id").alias("partition"))
@@ -46,7 +46,7 @@ def counts_in_flight(spark: SparkSession, checkpoint: str | Path, batch_id: int 
 def read_state(
     spark: SparkSession, checkpoint: str | Path, batch_id: int | None = None, operator: int = 0, store: str = "default"
 ) -> DataFrame:
-    """Return what any stateful operator held after a batch: columns key, value, partition_id.
+    """Return the state of any stateful operator after a batch, in the columns key, value, partition_id.
 
     Raises CheckpointError if there is no such state.
     """
@@ -54,12 +54,12 @@ def read_state(
     if found.last_committed is None:
         raise CheckpointError(f"{checkpoint}: no batch is committed, and Spark reads the state of committed ones only")
     if operator not in found.partitions:
-        operators = ", ".join(map(str, found.partitions)) or "none: the query keeps no state"
-        raise CheckpointError(f"{checkpoint}: there is no stateful operator {operator}; those there are: {operators}")
+        operators = ", ".join(map(str, found.partitions)) or "none, since the query keeps no state"
+        raise CheckpointError(f"{checkpoint}: there is no stateful operator {operator}; found: {operators}")
     last = found.last_committed.batch_id
     batch_id = last if batch_id is None else batch_id
     if not 0 <= batch_id <= last:
-        raise CheckpointError(f"{checkpoint}: batch {batch_id} is not committed; the last one that is, is batch {last}")
+        raise CheckpointError(f"{checkpoint}: batch {batch_id} is not committed; the last committed one is {last}")
     source = spark.read.format("statestore").option("batchId", batch_id).option("operatorId", operator)
     try:
         return source.option("storeName", store).load(str(found.path))
@@ -71,5 +71,5 @@ def _unreadable(checkpoint: str | Path, batch_id: int | None, error: Exception) 
     which = "" if batch_id is None else f" of batch {batch_id}"
     reason = next((line for line in str(error).splitlines() if "[" in line), str(error))[:300]
     return CheckpointError(
-        f"{checkpoint}: Spark cannot read the state{which}; 100 batches back it is deleted: {reason}"
+        f"{checkpoint}: Spark cannot read the state{which}, which is deleted after 100 batches: {reason}"
     )

@@ -1,25 +1,32 @@
-"""Plots of counts and of audits. The stages of the lab side by side are drawn by `stage_plots`.
+"""Plots of counts and of audits. `stage_plots` draws the lab's stages side by side.
 
-Each function takes data and optionally the axes to draw on, and returns the axes; a figure is shown or saved
-by the caller. Titles are made from the data and state the finding.
+Each function takes data and optionally the axes to draw on, and returns the axes; the caller shows or saves the
+figure. Titles are made from the data and state the finding.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.anomaly import Anomaly, Fate, Verdict
 from labs.evidence.auditor.observed import Key, utc
-from labs.evidence.auditor.verdict import Audit
+from labs.evidence.auditor.verdict import Anomaly, Audit, Fate, Verdict
 from labs.evidence.plots.stage_plots import plot_stage_fault_heatmap, plot_staircase
-from labs.evidence.plots.style import COLOURS, REQUESTS, dress, new_axes, say_instead
-from labs.evidence.plots.time_axis import draw_windows, label_time, margin_between
+from labs.evidence.plots.style import (
+    COLOURS,
+    REQUESTS,
+    draw_windows,
+    dress,
+    label_time,
+    margin_between,
+    new_axes,
+    say_instead,
+)
 from labs.pipeline.records import WINDOW_MS
 
 __all__ = [
@@ -88,7 +95,7 @@ def plot_top_ips(counts: Mapping[Key, int], n: int = 10, ax: Axes | None = None,
 
 
 def plot_audit(audit: Audit, ax: Axes | None = None, *, title: str = "", window_ms: int = WINDOW_MS) -> Axes:
-    """Plot what became of the results, per window: duplicated ones stand on top of what was expected."""
+    """Plot what became of the results, per window, with the duplicated ones on top of the expected ones."""
     ax = ax or new_axes()
     bottoms: Counter[int] = Counter()
     windows = set().union(*audit.by_window.values())
@@ -113,7 +120,7 @@ def plot_audit(audit: Audit, ax: Axes | None = None, *, title: str = "", window_
 def plot_count_report(counts: Mapping[Key, int], audit: Audit) -> Figure:
     """Return a figure with the requests per window, the top IPs and the audit side by side."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(17, 4.6), layout="constrained")
-    plt.close(figure)  # a notebook would show it a second time, beside the one that is returned
+    plt.close(figure)  # else a notebook shows it twice: as an open figure and as the returned value
     plot_requests_per_window(counts, left)
     plot_top_ips(counts, ax=middle)
     plot_audit(audit, right)
@@ -145,3 +152,40 @@ def _count_from_zero(ax: Axes) -> None:
 def _shortened(name: str) -> str:
     half = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[-half:]}"
+
+
+WIDTH = 0.4
+
+
+def plot_two_ways(
+    choices: Sequence[object],
+    doubled: Sequence[int],
+    lost: Sequence[int],
+    ax: Axes | None = None,
+    *,
+    title: str,
+    x: str,
+    y: str,
+    names: tuple[str, str] = ("done twice", "not done"),
+    fates: tuple[str, str] = (Fate.DUPLICATED, Fate.LOST),
+) -> Axes:
+    """Plot two bars for each choice: how much was doubled, and how much was lost.
+
+    `names` and `fates` change the legend and the colours. Raises ValueError unless `doubled` and `lost` have one
+    number for each choice.
+    """
+    if not len(choices) == len(doubled) == len(lost):
+        raise ValueError(f"{len(choices)} choices need that many numbers of each; found {len(doubled)} and {len(lost)}")
+    ax = ax or new_axes(max(6.0, 0.8 * len(choices) + 1), 3.4)
+    for shift, numbers, fate, name in zip((-WIDTH / 2, WIDTH / 2), (doubled, lost), fates, names, strict=True):
+        bars = ax.bar([n + shift for n in range(len(numbers))], numbers, WIDTH, color=COLOURS[Fate(fate)], label=name)
+        ax.bar_label(bars, fontsize=9, padding=2)
+    ax.set_xticks(range(len(choices)), [str(choice) for choice in choices])
+    dress(ax, title, x, y)
+    ax.set_ylim(0, max([1, *doubled, *lost]) * 1.35)
+    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if choices:
+        ax.legend(frameon=False, ncols=2, loc="upper center")
+    else:
+        say_instead(ax, "there are no choices to show")
+    return ax

@@ -1,12 +1,14 @@
-"""Plots of the lab's stages side by side: the staircase, and the stages against the points of the crash.
+"""Plots that compare stages and engines: what went wrong, and what it costs.
 
-Both take rows {stage, fault, expected, lost, duplicated, verdict}. Rows of the same stage (and fault) are
-added up; a row whose verdict is neither valid nor invalid is not judged, and its numbers are not shown.
+`plot_staircase` and `plot_stage_fault_heatmap` take rows {stage, fault, expected, lost, duplicated, verdict}. Rows of
+the same stage (and fault) are added up. A row whose verdict is neither valid nor invalid was not judged, and its
+numbers are not shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
@@ -14,10 +16,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.anomaly import Fate, Verdict
-from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, dress, new_axes, say_instead
+from labs.evidence.auditor.verdict import Fate, Verdict
+from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress, new_axes, say_instead
 
 Row = Mapping[str, Any]
 HATCH = "////"
@@ -147,4 +149,119 @@ def _nothing(ax: Axes | None) -> Axes:
     ax = ax or new_axes()
     dress(ax, "no stage was run", "", "stage", grid="")
     say_instead(ax, "there are no rows to show")
+    return ax
+
+
+# Not by colour alone: each line has a marker and a stroke of its own.
+LINES = ((REQUESTS, "s", "-"), ("black", "^", "--"), ("#888888", "o", "-."), ("#555555", "D", ":"))
+
+
+def plot_by_batch_size(
+    lines: Mapping[str, Mapping[int, float]], ax: Axes | None = None, *, title: str, y: str, ratio: bool = False
+) -> Axes:
+    """Plot one line (rows per batch -> value) for each name, on logarithmic axes.
+
+    A `ratio` has a linear axis from 0, with a line at 1.
+    """
+    ax = ax or new_axes(8, 3.8)
+    dress(ax, title, "rows per batch", y)
+    if not any(lines.values()):
+        say_instead(ax, "no batch was measured")
+        return ax
+    for (name, values), (colour, marker, style) in zip(lines.items(), itertools.cycle(LINES), strict=False):
+        ax.plot(list(values), list(values.values()), style, color=colour, marker=marker, markersize=6, label=name)
+    ax.set_xscale("log")
+    ax.set_xticks(sorted({size for values in lines.values() for size in values}))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    ax.minorticks_off()
+    if ratio:
+        ax.axhline(1, color="black", linewidth=1)
+        ax.set_ylim(bottom=0)
+    else:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
+    return ax
+
+
+def plot_stall(samples: Sequence[tuple[float, int, int]], ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Plot samples (second, last stable offset, log end); offsets hidden from read_committed readers are shaded."""
+    ax = ax or new_axes(8, 3.2)
+    dress(ax, title or "committed readers wait for the transaction that nobody ends", "seconds", "offset")
+    if not samples:
+        say_instead(ax, "nothing was sampled")
+        return ax
+    seconds, stable, end = zip(*samples, strict=True)
+    ax.fill_between(seconds, stable, end, step="post", color=NOTHING_KNOWN, linewidth=0, label="waiting")
+    ax.step(seconds, end, where="post", color="black", linewidth=1.2, label="log end")
+    ax.step(seconds, stable, where="post", color=REQUESTS, linestyle="dashed", label="last stable offset")
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False, fontsize=9, loc="upper left")
+    return ax
+
+
+# Not by colour alone: each kind of step has a mark of its own.
+MARKS = {
+    "rows in Kafka": ("o", REQUESTS),
+    "noted as done": ("D", COLOURS[Fate.DUPLICATED]),
+    "commit asked for": ("^", "black"),
+    "killed": ("X", COLOURS[Fate.LOST]),
+    "aborted by Kafka": ("s", "#555555"),
+    "started again": (">", COLOURS[Fate.DELIVERED]),
+}
+ABOVE = 0.27  # of the distance of two lines
+BARS = (REQUESTS, "#888888", "#333333", "#bbbbbb")
+HATCHES = ("", "///", "...", "xxx")
+
+
+def plot_outages(lines: Mapping[str, Sequence[tuple[float, str]]], ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Plot one line of steps (second, what) for each name. Steps without a mark are not drawn.
+
+    Seconds count from the request to commit, on a scale that shows both tenths of a second and minutes.
+    """
+    ax = ax or new_axes(9, 1.8 + 0.5 * len(lines))
+    dress(ax, title or "a transaction whose commit never arrives", "seconds after its commit was asked for", "", "x")
+    if not lines:
+        say_instead(ax, "no outage was recorded")
+        return ax
+    for lane, steps in enumerate(lines.values()):
+        ax.axhline(lane, color=NOTHING_KNOWN, linewidth=1, zorder=0)
+        for what, (mark, colour) in MARKS.items():
+            seconds = [second for second, seen in steps if seen == what]
+            height = lane - ABOVE if what == "noted as done" else lane  # the two may be a hundredth of a second apart
+            ax.plot(seconds, [height] * len(seconds), mark, color=colour, markersize=9, linestyle="none")
+    for what, (mark, colour) in MARKS.items():
+        ax.plot([], [], mark, color=colour, linestyle="none", label=what)
+    ax.set_xscale("symlog", linthresh=1)
+    ax.set_xticks([-1, 0, 1, 10], ["-1", "0", "1", "10"])
+    ax.set_yticks(range(len(lines)), list(lines))
+    ax.set_ylim(len(lines) - 0.5, -0.5)
+    ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
+    return ax
+
+
+def plot_engines(ratios: Mapping[str, Mapping[str, float]], ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Plot measurement -> engine -> ratio as groups of bars, up or down from a line at 1; less is better."""
+    ax = ax or new_axes(9, 3.4)
+    dress(ax, title or "engines compared: less is better", "", "ratio")
+    engines = list(dict.fromkeys(engine for values in ratios.values() for engine in values))
+    if not engines:
+        say_instead(ax, "nothing was measured")
+        return ax
+    width = 0.8 / len(engines)
+    for n, engine in enumerate(engines):
+        measured = {group: values[engine] for group, values in enumerate(ratios.values()) if engine in values}
+        places = [group + (n - (len(engines) - 1) / 2) * width for group in measured]
+        heights = [ratio - 1 for ratio in measured.values()]
+        look: dict[str, Any] = {"color": BARS[n % len(BARS)], "hatch": HATCHES[n % len(HATCHES)], "edgecolor": "white"}
+        bars = ax.bar(places, heights, width * 0.9, bottom=1, label=engine, **look)
+        ax.bar_label(bars, [f"{ratio:.2g}" for ratio in measured.values()], fontsize=9, padding=2)
+    ax.axhline(1, color="black", linewidth=1, zorder=1.5)
+    # A logarithmic axis: 2 is as far from 1 as 1/2 is.
+    ax.set_yscale("log")
+    ax.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
+    ax.minorticks_off()
+    ax.margins(y=0.15)
+    ax.set_xticks(range(len(ratios)), list(ratios))
+    ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
     return ax

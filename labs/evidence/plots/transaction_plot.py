@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.anomaly import Fate
+from labs.evidence.auditor.verdict import Fate
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress, figure_of, new_axes, say_instead
 
 DARK = "#555555"
@@ -43,8 +43,8 @@ def plot_transactions(
 ) -> Axes:
     """Plot a partition's log, as `dump_log` returns it, by offset: one line for each producer and each of its epochs.
 
-    `lso` is the last stable offset. What lies behind it is shaded. `torn` are the offsets of records of which a reader
-    sees a part of their batch only, `names` what to write on records, by offset.
+    `lso` is the last stable offset; the log behind it is shaded. `torn` are the offsets of records in batches that a
+    reader sees only in part, `names` are labels for records, by offset.
     """
     columns = log_entries["producer id"], log_entries["epoch"]
     producers = list(dict.fromkeys(zip(*columns, strict=True)))
@@ -63,7 +63,7 @@ def plot_transactions(
     for offset in torn:
         ax.add_patch(Rectangle((offset - 0.42, lanes[offset] - HEIGHT / 2), 0.84, HEIGHT, **TORN))
     for offset, name in names.items() if letters else ():
-        paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # on the dots of what is torn
+        paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # legible on the dots of torn records
         box = paper if offset in torn else None
         ax.text(offset, lanes[offset], name, ha="center", va="center", fontsize=9, bbox=box)
     first, end = log_entries.index[0], log_entries.index[-1] + 1
@@ -82,7 +82,7 @@ def plot_transactions(
 
 
 def _draw(ax: Axes, lane: int, entries: pandas.DataFrame, letters: bool) -> None:
-    """Draw a producer's entries, as boxes of their own or, if there are very many, in runs of equal status."""
+    """Draw a producer's entries: a box for each or, if there are very many, a box for each run of equal status."""
     gap = 0.08 if letters else 0
     numbered = enumerate(zip(entries.index, entries["status"], strict=True))
     for (_, status), run in groupby(numbered, key=lambda each: (each[1][0] - each[0], each[1][1])):
@@ -108,7 +108,7 @@ def _name_lines(ax: Axes, lso: int, first: int, end: int) -> None:
 
 
 def _beside(ax: Axes, offset: int, side: str, text: str) -> None:
-    """Write to one side of the line in front of an offset."""
+    """Write on one side of the line in front of an offset."""
     points, align = (-4, "right") if side == "left" else (4, "left")
     ax.annotate(text, (offset - 0.5, -0.6), (points, 0), textcoords="offset points", ha=align, va="bottom", fontsize=9)
 

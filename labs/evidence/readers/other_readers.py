@@ -1,4 +1,4 @@
-"""Read results from where Kafka has no part: a database table, a directory with a manifest."""
+"""Reads results that are not in Kafka: from a database table, or from a directory with a manifest."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def read_database(url: str, table: Table = IP_COUNT) -> list[Result]:
 
 
 def read_files(directory: str | Path) -> list[Result]:
-    """Return every result in the files that the manifest names, by batch and line; other files do not exist.
+    """Return every result in the files that the manifest names, by batch and line; other files are ignored.
 
-    Raises OSError if a file cannot be read or there is no manifest, ValueError if a file is not what that says, or an
-    entry is missing.
+    Raises OSError if a file cannot be read or there is no manifest, ValueError if a file differs from its entry in the
+    manifest or an entry is missing.
     """
     directory = Path(directory)
     if not (directory / MANIFEST).is_dir():
-        raise FileNotFoundError(f"{directory} has no {MANIFEST}: no file sink has written here; is it the right place?")
+        raise FileNotFoundError(f"{directory} has no {MANIFEST}: no file sink has written here; check the path")
     results: list[Result] = []
     queries = set[str]()
     for batch_id in batches(directory):
@@ -36,7 +36,7 @@ def read_files(directory: str | Path) -> list[Result]:
         queries.add(entry.query_id)
         if len(queries) > 1:
             raise ValueError(
-                f"{directory / MANIFEST}: batch {batch_id} is of another query than those before: restore it"
+                f"{directory / MANIFEST}: batch {batch_id} is of another query than those before: restore the manifest"
             )
         for line in _lines(directory, entry):
             value = json.loads(line)
@@ -60,7 +60,7 @@ def _lines(directory: Path, entry: Entry) -> list[bytes]:
     lines = content.split(b"\n")[:-1]
     if len(lines) != entry.rows or hashlib.sha256(content).hexdigest() != entry.sha256:
         raise ValueError(
-            f"{entry.file} is not what the manifest says of batch {entry.batch_id}: {len(lines)} lines instead of "
+            f"{entry.file} differs from the manifest's entry for batch {entry.batch_id}: {len(lines)} lines instead of "
             f"{entry.rows}, or other content"
         )
     return lines

@@ -1,6 +1,9 @@
-"""Read a result topic from its beginning to its end, as a downstream consumer would.
+"""Reads the results in a topic from its beginning to its end, as a downstream consumer would.
 
-`read_results` is for whoever judges: it waits until nothing is undecided. `read_visible` does not.
+Judge only what `read_results` returns: it waits until every transaction has ended. `read_visible` does not wait.
+
+The wait matters because a read_committed reader reads only up to the last stable offset. Records that were committed
+behind an open transaction are hidden until that transaction ends, and visible a moment later.
 """
 
 from __future__ import annotations
@@ -9,12 +12,97 @@ import time
 from collections.abc import Iterator
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from labs.evidence.auditor.observed import Reading, Result
-from labs.evidence.readers.decided import PATIENCE, SENTINEL, wait_until_decided
 from labs.evidence.readers.transactions import settle
 from labs.pipeline.records import SINK_TOPIC, parse_result_value
+
+SILENCE = 60.0  # seconds without a record and without an end
+
+
+def in_batches(consumer: Consumer, size: int, patience: float = SILENCE) -> Iterator[list[Message]]:
+    """Yield lists of `size` records of the one partition that the consumer is assigned, up to its present end.
+
+    The last one may be shorter. The consumer needs `enable.partition.eof`. Raises TimeoutError after `patience`
+    seconds without a record, KafkaException.
+    """
+    batch: list[Message] = []
+    while True:
+        message = consumer.poll(patience)
+        if message is None:
+            raise TimeoutError(f"no record and no end of the topic within {patience:g} s: is the broker alive?")
+        if error := message.error():
+            if error.code() == KafkaError._PARTITION_EOF:
+                break
+            if not error.retriable():
+                raise KafkaException(error)
+            continue
+        batch.append(message)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+# The lab's transactions time out after 60 s; every 10 s brokers look for those that did.
+PATIENCE = 90.0  # seconds
+ANSWER = 10.0  # seconds for one answer of Kafka
+BETWEEN = 0.02  # seconds
+SENTINEL = b"sentinel"  # the key of a record that is no result and was written last of all
+
+
+def wait_until_decided(bootstrap_servers: str, topic: str, patience: float = PATIENCE) -> dict[int, bool]:
+    """Wait until every transaction that has written to the topic by now has ended, and readers see it.
+
+    Return partition -> whether that is so; False where a transaction is still open after `patience` seconds.
+    Raises KafkaException if Kafka does not answer.
+    """
+    kafka = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    deadline = time.monotonic() + patience
+    ends: dict[int, int] = {}
+    partitions = partitions_of(kafka, topic)
+    while True:
+        try:
+            ends = ends or _latest(kafka, partitions, IsolationLevel.READ_UNCOMMITTED)
+            stable = _latest(kafka, partitions, IsolationLevel.READ_COMMITTED)
+        except KafkaException:  # such as from a broker that has just become the leader
+            if time.monotonic() > deadline:
+                raise
+        else:
+            decided = {partition: stable[partition] >= end for partition, end in ends.items()}
+            if all(decided.values()) or time.monotonic() > deadline:
+                return decided
+        time.sleep(BETWEEN)
+
+
+def write_sentinels(bootstrap_servers: str, topic: str) -> None:
+    """Write a sentinel to each partition, after everything else. Raises KafkaException, TimeoutError."""
+    settings = {"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0}
+    partitions = partitions_of(AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}), topic)
+    producer = Producer(settings)
+    for at in partitions:
+        producer.produce(topic, b"", SENTINEL, at.partition)
+    if left := producer.flush(60):
+        raise TimeoutError(f"{left} of {len(partitions)} sentinels of {topic} were not written within 60 s")
+
+
+def partitions_of(kafka: AdminClient, topic: str) -> list[TopicPartition]:
+    """Return the topic's partitions. Raises KafkaException if there is no such topic."""
+    known = kafka.list_topics(topic, timeout=60).topics[topic]
+    if known.error:
+        raise KafkaException(known.error)
+    return [TopicPartition(topic, partition) for partition in sorted(known.partitions)]
+
+
+def _latest(kafka: AdminClient, partitions: list[TopicPartition], level: IsolationLevel) -> dict[int, int]:
+    """Return per partition the last stable offset or, with READ_UNCOMMITTED, the high watermark."""
+    latest = {at: OffsetSpec.latest() for at in partitions}
+    answers = kafka.list_offsets(latest, isolation_level=level, request_timeout=ANSWER)
+    return {at.partition: answer.result().offset for at, answer in answers.items()}
+
 
 Headers = list[tuple[str, bytes | None]]  # as a consumer gets them
 
@@ -26,10 +114,10 @@ def read_results(
     timeout: float = 60,
     patience: float = PATIENCE,
 ) -> Reading:
-    """Wait until every transaction in the topic is decided; then return every result, by partition and offset.
+    """Wait until every transaction in the topic has ended; then return every result, by partition and offset.
 
-    A transaction that hangs is waited for `patience` seconds; the reading says in which partitions one does. With
-    "read_uncommitted" nothing is waited for. Raises as `read_visible`.
+    It waits `patience` seconds for a hanging transaction; the reading's `decided` is False where one hangs. With
+    "read_uncommitted" it does not wait. Raises as `read_visible`.
     """
     committed = isolation_level == "read_committed"
     decided = wait_until_decided(bootstrap_servers, topic, patience) if committed else {}
@@ -39,10 +127,10 @@ def read_results(
 def read_visible(
     bootstrap_servers: str, topic: str = SINK_TOPIC, isolation_level: str = "read_committed", timeout: float = 60
 ) -> list[Result]:
-    """Return the results that can be seen at this moment, by partition and offset: not what to judge a job by.
+    """Return the results that are visible at this moment, by partition and offset. Do not judge a job by them.
 
-    With "read_committed" the end is the last stable offset: nothing of an open or aborted transaction is
-    returned, nor what lies behind an open one. Raises TimeoutError if the end is not reached within `timeout`
+    With "read_committed" the end is the last stable offset: records of an open or aborted transaction are left
+    out, and so are all records behind an open one. Raises TimeoutError if the end is not reached within `timeout`
     seconds without progress, KafkaException if the topic cannot be read, ValueError for a record that is not a
     result.
     """
@@ -52,36 +140,36 @@ def read_visible(
 
 
 def readable_sentinels(bootstrap_servers: str, topic: str) -> set[int]:
-    """Return the partitions whose sentinel a read_committed reader comes to. Raises as `read_to_end`."""
+    """Return the partitions whose sentinel a read_committed reader can read. Raises as `read_to_end`."""
     records = read_to_end(bootstrap_servers, topic, "read_committed")
     return {position(record)[0] for record in records if record.key() == SENTINEL}
 
 
 def read_committed(bootstrap_servers: str, topic: str) -> list[Message]:
-    """Wait until what is decided can be seen, then return the topic's committed records.
+    """Wait until all committed records are visible, then return the topic's committed records.
 
-    What lies behind an open transaction is not waited for. Raises as `settle` and `read_to_end`.
+    It does not wait for an open transaction, which hides the records behind it. Raises as `settle` and `read_to_end`.
     """
-    settle(bootstrap_servers)
+    settle(bootstrap_servers, topic)
     return list(read_to_end(bootstrap_servers, topic, "read_committed"))
 
 
 def read_to_end(bootstrap_servers: str, topic: str, isolation_level: str, timeout: float = 60) -> Iterator[Message]:
     """Yield every record of the topic that a reader of this isolation level can see now.
 
-    What was committed a moment ago need not be among them: Kafka answers a commit before every partition knows of it.
+    Records that were committed a moment ago may be missing: Kafka answers a commit before every partition knows of it.
     Raises KafkaException if the topic cannot be read, TimeoutError if its end is not reached within `timeout`
     seconds without progress.
     """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "labs-reader",  # required by the library; nothing is committed and nobody joins
+            "group.id": "labs-reader",  # the library requires it; no offset is committed, and no group is joined
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": isolation_level,
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # the end of the log is known at once, and not half a second later
+            "fetch.wait.max.ms": 10,  # the default reports the end of the log half a second later
             "log_level": 0,
         }
     )
@@ -111,7 +199,7 @@ def read_to_end(bootstrap_servers: str, topic: str, isolation_level: str, timeou
 
 
 def position(message: Message) -> tuple[int, int]:
-    """Return partition and offset, which every message has that a consumer gets."""
+    """Return partition and offset; every message that a consumer gets has both."""
     return cast(int, message.partition()), cast(int, message.offset())
 
 

@@ -1,20 +1,25 @@
-"""What the brokers know of transactions: which are open, who writes to a partition, and how far committed reads go.
+"""What the brokers know of transactions: which are open, which producers write, and how far committed reads go.
 
-Each is asked for with Kafka's admin client, so any Kafka can be read, also one that the lab did not start.
-Where it stops: a broker that was just started lists no transactions until it has loaded its own log of them, and
+The answers come through Kafka's admin client, so any Kafka can be read, also one that the lab did not start.
+Limitations: a broker that was just started lists no transactions until it has loaded its own log of them, and
 a producer is forgotten a day after its last record (`producer.id.expiration.ms`).
+
+`transaction_table` and `end_table` are for lessons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka import IsolationLevel, KafkaAdminClient, OffsetSpec, TopicPartition
 
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import admin
+from labs.equipment.waiting import eventually
+
+if TYPE_CHECKING:
+    import pandas
 
 FINISHED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 Answer = TypeVar("Answer")
@@ -26,7 +31,7 @@ class NoSuchPartition(LookupError):
 
 @dataclass(frozen=True)
 class Transaction:
-    """The latest transaction of a transactional id. `state` is Kafka's word, times are in milliseconds."""
+    """The latest transaction of a transactional id. `state` is Kafka's own name, times are in milliseconds."""
 
     transactional_id: str
     producer_id: int
@@ -38,8 +43,13 @@ class Transaction:
 
     @property
     def open(self) -> bool:
-        """Tell whether it is not committed and not aborted yet."""
+        """Tell whether it is neither committed nor aborted yet."""
         return self.state not in FINISHED
+
+    @property
+    def ending(self) -> bool:
+        """Tell whether its end is decided, and not every partition has been told yet."""
+        return self.state.startswith("Prepare")
 
 
 @dataclass(frozen=True)
@@ -92,18 +102,25 @@ def read_transactions(bootstrap_servers: str) -> list[Transaction]:
         return _answer(lambda: ask(client))
 
 
-def settle(bootstrap_servers: str, timeout: float = 30) -> None:
-    """Wait until what is decided can be seen: commit and abort are answered before every partition knows of them.
+def settle(bootstrap_servers: str, topic: str | None = None, timeout: float = 90) -> None:
+    """Wait until commits and aborts are visible: Kafka answers them before every partition has them.
 
+    With a topic, what other topics still wait for is not waited for. On a busy machine a transaction took more than
+    30 s to end: a broker waits so long for an answer (`request.timeout.ms`) before it repeats a request.
     Raises TimeoutError, KafkaUnreachable.
     """
-    eventually(lambda: not [t for t in read_transactions(bootstrap_servers) if t.state.startswith("Prepare")], timeout)
+
+    def settled() -> bool:
+        ending = [each for each in read_transactions(bootstrap_servers) if each.ending]
+        return not any(topic in (None, name) for each in ending for name, _ in each.partitions)
+
+    eventually(settled, timeout)
 
 
 def wait_until_ended(bootstrap_servers: str, prefix: str, timeout: float = 90) -> Transaction:
     """Wait until no transaction is open under ids that begin with `prefix`, in any partition; return the newest.
 
-    A commit returns when the decision is noted; the markers follow. Raises TimeoutError, KafkaUnreachable.
+    A commit returns as soon as the coordinator has noted it; the markers follow. Raises TimeoutError, KafkaUnreachable.
     """
 
     def ended() -> list[Transaction]:
@@ -138,7 +155,7 @@ def read_ends(bootstrap_servers: str, topic: str) -> list[PartitionEnd]:
     """Return where each partition ends. Raises KafkaUnreachable, NoSuchPartition, TimeoutError."""
     with admin(bootstrap_servers) as client:
         latest = dict.fromkeys(_partitions(client, topic), OffsetSpec.LATEST)
-        # In this order: the log may grow between the two questions, and the stable part must not be the longer one.
+        # In this order: the log may grow between the two requests, and the last stable offset must not exceed its end.
         stable = _answer(lambda: client.list_partition_offsets(latest, IsolationLevel.READ_COMMITTED))
         end = _answer(lambda: client.list_partition_offsets(latest, IsolationLevel.READ_UNCOMMITTED))
     return [PartitionEnd(at.partition, stable[at].offset, end[at].offset) for at in latest]
@@ -163,9 +180,30 @@ def _partitions(client: KafkaAdminClient, topic: str) -> list[TopicPartition]:
 
 
 def _answer(question: Callable[[], Answer]) -> Answer:
-    """Ask until there is an answer: a leader or coordinator that has just become one needs a moment."""
+    """Ask until there is an answer: a new leader or coordinator needs a moment."""
     return eventually(lambda: [question()])[0]
 
 
 def _unless_negative(number: int) -> int | None:
     return number if number >= 0 else None
+
+
+def transaction_table(bootstrap_servers: str) -> pandas.DataFrame:
+    """Return one row per transactional id: its producer id and epoch, and the state of its latest transaction."""
+    columns = ("transactional_id", "producer_id", "epoch", "state", "partitions")
+    table = _table(read_transactions(bootstrap_servers), columns)
+    written = [", ".join(f"{topic}-{partition}" for topic, partition in cell) or "-" for cell in table["partitions"]]
+    return table.assign(partitions=written).set_index("transactional id")
+
+
+def end_table(bootstrap_servers: str, topic: str) -> pandas.DataFrame:
+    """Return one row per partition: where it ends for read_committed consumers, and where for all others."""
+    columns = ("partition", "last_stable_offset", "log_end", "hidden")
+    return _table(read_ends(bootstrap_servers, topic), columns).set_index("partition")
+
+
+def _table(rows: Sequence[object], columns: tuple[str, ...]) -> pandas.DataFrame:
+    cells = [[getattr(row, column) for column in columns] for row in rows]
+    import pandas  # here, since the import is slow
+
+    return pandas.DataFrame(cells, columns=[column.replace("_", " ") for column in columns])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labs.evidence.auditor.audit import Result
-from labs.evidence.auditor.repeats import count_repeats
+from labs.evidence.auditor.comparison import count_repeats
 
 LOST = "lost acknowledgement"
 

@@ -263,7 +263,7 @@ def test_a_restart_forgets_the_empty_batch_that_it_owes(broker, topic, start, tm
     put(checkpoint / "offsets" / "1", None)
     owing = read_checkpoint(checkpoint)
     assert (owing.in_flight, owing.owes_a_batch) == (None, True)
-    assert owing.summary == "Batch 0 moved the watermark: what is final now, the next batch publishes"
+    assert owing.summary == "Batch 0 moved the watermark: the next batch emits the final windows"
     assert run() == {}
     assert read_checkpoint(checkpoint).owes_a_batch
     # One more record is enough to make a batch, and that publishes them.
@@ -374,7 +374,7 @@ def test_a_newer_log_version_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("nowhere", "nowhere is not there; expected the directory that a query was given"),
+        ("nowhere", "nowhere is not there; expected the checkpointLocation of a query"),
         ("empty", "empty is no Spark checkpoint: it holds nothing; expected"),
         ("foreign", r"foreign is no Spark checkpoint: it holds part-0, readme; expected"),
         ("foreign/readme", "readme is a file; expected"),

@@ -238,7 +238,7 @@ def test_where_spark_has_deleted_the_first_batches_the_others_are_still_exact():
 
 
 def test_a_batch_of_unknown_extent_is_refused():
-    with pytest.raises(CheckpointError, match="nobody knows what batch 1 covers"):
+    with pytest.raises(CheckpointError, match="the offsets of batch 1 are not known"):
         planned_results(checkpoint(batch(0, 0, 1, 0), Batch(1, False, True)), [])
 
 

@@ -66,7 +66,7 @@ def test_a_batch_in_flight_has_left_no_state_that_counts(spark, checkpoint):
     in_flight = read_checkpoint(checkpoint).in_flight
     assert in_flight is not None
     assert in_flight.state == {}
-    with pytest.raises(CheckpointError, match="batch 4 is not committed; the last one that is, is batch 3"):
+    with pytest.raises(CheckpointError, match="batch 4 is not committed; the last committed one is 3"):
         counts_in_flight(spark, checkpoint, IN_FLIGHT)
 
 
@@ -78,7 +78,7 @@ def test_no_committed_batch_is_no_state(spark, tmp_path):
 
 def test_a_query_that_remembers_nothing_has_no_state(spark, start, tmp_path):
     start(ip_count.rejected, tmp_path / "checkpoint").awaitTermination()
-    with pytest.raises(CheckpointError, match="no stateful operator 0; those there are: none"):
+    with pytest.raises(CheckpointError, match="no stateful operator 0; found: none"):
         counts_in_flight(spark, tmp_path / "checkpoint")
 
 

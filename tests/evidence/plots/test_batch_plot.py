@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 from matplotlib.colors import to_hex
 
-from labs.evidence.auditor.anomaly import Fate
-from labs.evidence.plots.batch_plot import plot_batches
+from labs.evidence.auditor.verdict import Fate
+from labs.evidence.plots.checkpoint_plots import plot_batches
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS
 
 

@@ -4,7 +4,7 @@ import matplotlib
 from matplotlib import pyplot as plt
 
 from labs.evidence.checkpoint.checkpoint import Batch, Checkpoint
-from labs.evidence.plots.checkpoint_plot import FILL, plot_checkpoint
+from labs.evidence.plots.checkpoint_plots import FILL, plot_checkpoint
 
 START_MS = 1_767_225_600_000
 

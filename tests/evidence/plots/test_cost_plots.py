@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from matplotlib.lines import Line2D
 
-from labs.evidence.plots.cost_plots import plot_by_batch_size, plot_stall
+from labs.evidence.plots.stage_plots import plot_by_batch_size, plot_stall
 from tests.plots import points
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.evidence.plots.engine_plots import ABOVE, plot_engines, plot_outages
+from labs.evidence.plots.stage_plots import ABOVE, plot_engines, plot_outages
 from tests.plots import bars, points
 
 

@@ -9,8 +9,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
-from labs.evidence.auditor.anomaly import Fate
 from labs.evidence.auditor.audit import Result, audit
+from labs.evidence.auditor.verdict import Fate
 from labs.evidence.plots.count_plots import (
     plot_audit,
     plot_count_report,
@@ -247,20 +247,20 @@ def test_the_staircase_never_shows_zero_for_what_was_not_judged(ax):
 
 
 def test_the_staircase_does_not_call_an_invalid_stage_exactly_zero(ax):
-    plot_staircase([row(), row(fault="before_write", verdict="invalid")], ax)
+    plot_staircase([row(), row(fault="before_rows", verdict="invalid")], ax)
     assert texts(ax) == ["0, but\ninvalid"]
 
 
 def test_the_heatmap_has_a_cell_per_stage_and_crash_point(ax):
     rows = [
-        row("checkpoint", "before_write"),
+        row("checkpoint", "before_rows"),
         row("checkpoint", "after_commit", duplicated=40),
-        row("start from latest", "before_write", lost=40),
+        row("start from latest", "before_rows", lost=40),
         row("start from latest", "after_commit", lost=3, duplicated=1_000),
     ]
     plot_stage_fault_heatmap(rows, ax)
     assert texts(ax) == ["0", "+40 dup", "−40 lost", "−3 lost\n+1,000 dup"]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["before_write", "after_commit"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["before_rows", "after_commit"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["checkpoint", "start from latest"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("crash point", "stage")
     centres = [(cell.get_x() + 0.5, cell.get_y() + 0.5) for cell in ax.patches]

@@ -2,9 +2,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from labs.evidence.auditor.anomaly import Fate
+from labs.evidence.auditor.verdict import Fate
+from labs.evidence.plots.count_plots import plot_two_ways
 from labs.evidence.plots.style import COLOURS
-from labs.evidence.plots.two_ways_plot import plot_two_ways
 from tests.plots import bars, legend
 
 
@@ -36,5 +36,5 @@ def test_nothing_to_draw_is_said():
 
 
 def test_numbers_that_belong_to_no_choice_are_refused():
-    with pytest.raises(ValueError, match="1 choices have 2 and 1 numbers"):
+    with pytest.raises(ValueError, match="1 choices need that many numbers of each; found 2 and 1"):
         plot_two_ways([1], [2, 3], [4], title="t", x="x", y="y")

@@ -11,10 +11,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from labs.evidence.auditor.audit import Anomaly, Verdict, audit
-from labs.evidence.readers.decided import wait_until_decided
-from labs.evidence.readers.results import read_results, read_visible
+from labs.evidence.readers.results import read_results, read_visible, wait_until_decided
 from labs.evidence.readers.watcher import Watcher
-from labs.runs import chaos_audit
+from labs.runs import chaos
 
 pytestmark = pytest.mark.bench
 
@@ -77,7 +76,7 @@ def test_chaos_waits_before_either_of_its_readers_is_judged(broker, doubled):
     watcher = Watcher(servers, name)
 
     def judge():
-        sentinels, watched, came_later = chaos_audit.read_all(servers, watcher, 30, name)
+        sentinels, watched, came_later = chaos.read_all(servers, watcher, 30, name)
         return sentinels, audit(EXPECTED, watched, second_reader=came_later, sentinels=sentinels)
 
     sentinels, judged = at_once(doubled, judge)
@@ -90,7 +89,7 @@ def test_transaction_that_hangs_makes_every_audit_invalid(broker, doubled):
     watcher = Watcher(servers, name)
     hanging = audit(EXPECTED, read_results(servers, name, patience=0.1))
     assert dict(hanging.counts) == {Anomaly.HANGING_TRANSACTION: 1}
-    sentinels, watched, came_later = chaos_audit.read_all(servers, watcher, 0.1, name)
+    sentinels, watched, came_later = chaos.read_all(servers, watcher, 0.1, name)
     assert sentinels == {0: False, 1: True}
     for evidence in (watched, came_later):
         assert audit(EXPECTED, evidence).counts[Anomaly.HANGING_TRANSACTION] == 1

@@ -7,7 +7,7 @@ from kafka.structs import OffsetAndMetadata
 
 from labs.equipment.topics import admin
 from labs.evidence.readers.consumer_groups import GroupUnknown, describe_group
-from labs.evidence.readers.in_batches import in_batches
+from labs.evidence.readers.results import in_batches
 
 pytestmark = pytest.mark.long
 

@@ -25,6 +25,6 @@ def test_an_open_transaction_is_waited_for_and_its_end_is_told(broker):
     with pytest.raises(TimeoutError):
         wait_until_ended(servers, name, timeout=1)
     finish(prepared, True, servers)
-    settle(servers)
+    settle(servers)  # as lessons call it; read_visible names the topic
     assert len(read_visible(servers, topic)) == 1
     assert wait_until_ended(servers, name).state == "CompleteCommit"

@@ -14,22 +14,29 @@ from matplotlib.colors import to_hex
 from pandas import DataFrame
 
 from labs.equipment.broker import BrokerError, ExternalBroker
-from labs.equipment.eventually import eventually
 from labs.equipment.topics import KafkaUnreachable, create_topic
+from labs.equipment.waiting import eventually
 from labs.evidence.plots.transaction_plot import plot_transactions
-from labs.evidence.readers.partition_log import LogEntry, dump_log, read_log
+from labs.evidence.readers.broker_logs import (
+    LogEntry,
+    dump_log,
+    dump_transaction_log,
+    partition_of,
+    read_log,
+    read_transaction_log,
+)
 from labs.evidence.readers.results import read_to_end
-from labs.evidence.readers.transaction_log import dump_transaction_log, partition_of, read_transaction_log
-from labs.evidence.readers.transaction_tables import end_table, transaction_table
 from labs.evidence.readers.transactions import (
     NoSuchPartition,
     PartitionEnd,
     PartitionProducer,
     Transaction,
+    end_table,
     last_stable_offset,
     read_ends,
     read_producers,
     read_transactions,
+    transaction_table,
     wait_until_ended,
 )
 from tests.plots import bars, legend, points

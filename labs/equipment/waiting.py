@@ -1,9 +1,13 @@
-"""Waiting for a condition instead of sleeping and hoping."""
+"""Waits for a condition, instead of a fixed sleep; and for another process to leave a directory."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -28,3 +32,18 @@ def eventually(condition: Callable[[], Value | None], timeout: float = 30, inter
             name = getattr(condition, "__name__", "condition")
             raise TimeoutError(f"{name} was not met within {timeout:g} s; last seen: {last!r}")
         time.sleep(interval)
+
+
+@contextlib.contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Create the directory if necessary, and wait until no other process is in such a block. Raises OSError.
+
+    The directory itself is locked, so no lock file is left; the lock of a process that dies is released.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

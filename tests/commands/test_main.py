@@ -1,0 +1,33 @@
+"""`python -m labs` itself: its help, and what it says about wrong arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.commands.main import COMMANDS, GROUPS, main
+
+
+def test_alone_it_prints_its_commands_in_groups(capsys):
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    groups = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert groups == [*GROUPS, "options"]
+    indented = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert [word for word in indented if word in COMMANDS] == list(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["count", "a.log", "--colour"], ["doctor", "now"], ["generate", "--requests", "many"]]
+)
+def test_wrong_argument_shows_the_usage_of_its_command(capsys, arguments):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: python -m labs {arguments[0]} ")
+    assert arguments[-1] in said
+
+
+def test_unknown_command_is_named(capsys):
+    with pytest.raises(SystemExit):
+        main(["fly"])
+    assert "'fly'" in capsys.readouterr().err
