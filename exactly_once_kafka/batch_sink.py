@@ -21,15 +21,13 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.deadline import SLICE, QueryStopped
+from exactly_once_kafka.deadline import seconds_to_abort
 from exactly_once_kafka.errors import RowRefused, SinkRefused
 from exactly_once_kafka.names import check_name
 from exactly_once_kafka.points import BEFORE_CHECKPOINT, MID_ROWS, Points, pass_by, point
 from exactly_once_kafka.protocol import Batch, MarkerMismatch, Step, exactly_once, next_step
 from exactly_once_kafka.query import NoQuery, RunningQuery, run_of
 from exactly_once_kafka.transport import Transport
-
-ABORTING = 5.0  # seconds to wait for Kafka to abort after a failure; if it does not, the next epoch aborts
 
 
 class BatchSink(ABC):
@@ -79,7 +77,7 @@ class BatchSink(ABC):
             while step := next_step(steps, answer):
                 answer = self._take(step, batch, transport)
         except BaseException as error:
-            transport.give_up(SLICE if isinstance(error, QueryStopped) else ABORTING)
+            transport.give_up(seconds_to_abort(error))
             if isinstance(error, MarkerMismatch):
                 raise self.refusal(batch, str(error)) from None
             raise

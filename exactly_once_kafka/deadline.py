@@ -38,3 +38,8 @@ class Deadline:
             if self._stopped():
                 raise QueryStopped("the query was stopped")
         return now - self._started < self.seconds
+
+
+def seconds_to_abort(failure: BaseException) -> float:
+    """Return how long Kafka may take to abort after a failure. If it takes longer, the next epoch aborts."""
+    return SLICE if isinstance(failure, QueryStopped) else 5.0

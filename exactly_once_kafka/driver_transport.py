@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from exactly_once_kafka.errors import root_error
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.producer import PendingProducer, commit, send_rows
 from exactly_once_kafka.protocol import Marker
 from exactly_once_kafka.transport import KafkaTransport
 
 if TYPE_CHECKING:
-    from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
+    from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
 
 
 class DriverTransport(KafkaTransport):

@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from exactly_once_kafka.deadline import SLICE, Deadline, QueryStopped
+from exactly_once_kafka.deadline import SLICE, Deadline, seconds_to_abort
 from exactly_once_kafka.errors import Absence, OutcomeUnknown, why_unknown
 from exactly_once_kafka.kafka_rows import BatchRows, Tags, kafka_rows
 from exactly_once_kafka.marker_topic import Refusal
@@ -109,14 +109,13 @@ def commit(producer: Producer, deadline: Deadline) -> None:
 def aborting_on_failure(abort: Callable[[float], object]) -> Iterator[None]:
     """Abort the open transaction if the block fails, so that readers need not wait for its timeout.
 
-    `abort` is called with the seconds that it may take: few if the query was stopped. If it fails, the next epoch
-    aborts.
+    `abort` is called with the seconds that it may take. If it fails, the next epoch aborts.
     """
     try:
         yield
     except BaseException as error:
         with contextlib.suppress(KafkaException, TimeoutError):
-            abort(SLICE if isinstance(error, QueryStopped) else 5)
+            abort(seconds_to_abort(error))
         raise
 
 

@@ -47,7 +47,7 @@ from exactly_once_kafka.errors import (
     undecided,
 )
 from exactly_once_kafka.kafka_rows import BatchRows, check_columns
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.names import check_topic
 from exactly_once_kafka.options import CHECK_SKIPPED, LOGGER, producer_settings
@@ -77,10 +77,11 @@ class ExactlyOnceKafkaSink(BatchSink):
     logs a warning. The driver also writes small batches, which is faster: a batch if those before had at most
     `driver_rows` rows and 64 MB, and the first batch of a run if it has at most 2,000 rows.
 
-    `points` is called at each of the FAULT_POINTS. `options` are producer settings by librdkafka's names, with `_`
-    for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=…. With `batch_headers`, every
-    record has the headers `batch_id` and `attempt`, and the last record of an attempt also `batch_rows`, the number of
-    its rows, so that an auditor can check them. Each task on an executor is an attempt of its own.
+    `points` is called before and after each step, and at the FAULT_POINTS. `options` are producer settings by
+    librdkafka's names, with `_` for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=….
+    With `batch_headers`, every record has the headers `batch_id` and `attempt`, and the last record of an attempt also
+    `batch_rows`, the number of its rows, so that an auditor can check them. Each task on an executor is an attempt of
+    its own.
 
     Raises, inside the query: SinkRefused if going on could lose or duplicate rows, if a row cannot be a record, or if
     Kafka would refuse again until something is changed; BatchFailed if the batch failed and a restart of the query
@@ -245,8 +246,8 @@ def choose_transport(
     """
     # Imported here, because it takes a while, and not every program that imports the sink uses it.
     from exactly_once_kafka.driver_transport import DriverTransport
-    from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair, repair_of
     from exactly_once_kafka.executors.settings import Encoding, encoding_of
+    from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair, repair_of
 
     def by_driver(why: str, repair: OpenTransactionRepair | None) -> KafkaTransport:
         if writers == "executors":

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.kafka_rows import BatchRows, Tags
-from exactly_once_kafka.marker import MarkerStore, ensure_marker_topic
+from exactly_once_kafka.marker_store import MarkerStore, ensure_marker_topic
 from exactly_once_kafka.protocol import Batch, Marker, Step
 from exactly_once_kafka.query import RunningQuery
 
@@ -25,7 +25,8 @@ class Transport(ABC):
     """Takes the steps of the batches of one sink: a step is a method of its name, and the answer is what it returns.
 
     look, wait_and_look, read_marker: the Marker, or None. rows: whether all are acknowledged. The others: nothing.
-    A place without epochs needs no methods look, wait_and_look, fence and abort: no protocol yields those steps there.
+    A place without epochs needs no methods look, wait_and_look and fence: no protocol yields those steps there. If
+    `rows` always returns True, no protocol yields abort.
     """
 
     @property

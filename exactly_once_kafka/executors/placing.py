@@ -21,7 +21,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS, booleans, int32s, integers, nulls
+from exactly_once_kafka.kafka_client.record_batch import LARGEST, MOST_RECORDS, booleans, int32s, integers, nulls
 from exactly_once_kafka.kafka_rows import topic_of_row
 
 NO_KEY = -1

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from pyspark import cloudpickle
 
-from exactly_once_kafka.executors.record_batch import LARGEST
+from exactly_once_kafka.kafka_client.record_batch import LARGEST
 from exactly_once_kafka.tokens import KeptToken, Token
 
 

@@ -26,10 +26,7 @@ from pyspark.sql.functions import expr
 from exactly_once_kafka.arrow_rows import IN_MEMORY
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import IncompleteWrite
-from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
-from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter
 from exactly_once_kafka.executors.placing import Batches, gathered, repartition_for_kafka
-from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.report import (
     AGAIN,
     MISSING,
@@ -42,8 +39,11 @@ from exactly_once_kafka.executors.report import (
     reporting,
 )
 from exactly_once_kafka.executors.write_task import WriteTask
+from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter
+from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.kafka_rows import BatchRows, as_bytes
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.producer import TOO_OLD
 from exactly_once_kafka.protocol import Batch, Marker

@@ -20,10 +20,7 @@ from kafka.errors import KafkaError, SaslAuthenticationFailedError
 from pyspark import TaskContext
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors.cluster import Cluster, NoSuchPartition, code_of, end_connections, kept_cluster
-from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.executors.placing import Batches, split, with_writers
-from exactly_once_kafka.executors.record_batch import ProducerId, cut, encode, one
 from exactly_once_kafka.executors.report import (
     AGAIN,
     MISSING,
@@ -35,6 +32,9 @@ from exactly_once_kafka.executors.report import (
     in_first_attempt,
 )
 from exactly_once_kafka.executors.settings import Encoding
+from exactly_once_kafka.kafka_client.cluster import Cluster, NoSuchPartition, code_of, end_connections, kept_cluster
+from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
+from exactly_once_kafka.kafka_client.record_batch import ProducerId, cut, encode, one
 from exactly_once_kafka.kafka_rows import Tags, with_is_last
 
 TagBytes = list[tuple[str, bytes]]

@@ -19,7 +19,7 @@ import psutil
 from kafka.protocol.producer.produce import ProduceRequest
 from pyspark.sql import DataFrame, SparkSession
 
-from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.kafka_client.cluster import Cluster
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.spark import spark_session

@@ -20,7 +20,8 @@ from py4j.java_gateway import JavaGateway
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
-from labs.equipment.child_process import OF_A_GATEWAY, ChildReaper
+from labs.equipment.child_environment import OF_A_GATEWAY
+from labs.equipment.child_process import ChildReaper
 
 FAILED = b'Exception in thread "main"'
 PATIENCE = 30  # seconds for a JVM to end by itself

@@ -31,7 +31,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from labs.equipment.child_process import UTF8, ChildReaper, drop_what_is_for_another, for_program, home, is_for_another
+from labs.equipment.child_environment import UTF8, drop_what_is_for_another, for_program, home, is_for_another
+from labs.equipment.child_process import ChildReaper
 from labs.equipment.class_archive import archive_options
 from labs.equipment.driver_jvm import DriverJvm
 from labs.equipment.interrupts import interrupts_wait

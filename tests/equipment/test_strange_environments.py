@@ -14,7 +14,7 @@ import psutil
 import pyspark
 import pytest
 
-from labs.equipment.child_process import for_program
+from labs.equipment.child_environment import for_program
 from labs.equipment.driver_jvm import DriverJvm
 from labs.equipment.java import find_java
 from labs.equipment.waiting import eventually

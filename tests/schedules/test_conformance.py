@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.pipeline.protocols import marker_ignored

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from kafka.record.default_records import DefaultRecordBatch
 
-from exactly_once_kafka.executors.record_batch import ProducerId, Tags
+from exactly_once_kafka.kafka_client.record_batch import ProducerId, Tags
 
 PRODUCER = ProducerId(id=4_000_000_007, epoch=12)
 SEQUENCE, NOW_MS = 41, 1_800_000_000_123

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow
 import pytest
 
-from exactly_once_kafka.executors.record_batch import binaries, booleans, int32s, integers, nulls, one
+from exactly_once_kafka.kafka_client.record_batch import binaries, booleans, int32s, integers, nulls, one
 
 SLICES = [(0, None), (0, 0), (3, 0), (1, 1), (5, 9), (8, 17), (13, None)]
 # All that a task does with rows, on its way to a record batch.
 TASK = """
 import sys
 import pyarrow
-from exactly_once_kafka.executors.record_batch import int32s, one
+from exactly_once_kafka.kafka_client.record_batch import int32s, one
 from exactly_once_kafka.executors.placing import gathered, split, with_writers
-from exactly_once_kafka.executors.record_batch import LARGEST, ProducerId, cut, encode
+from exactly_once_kafka.kafka_client.record_batch import LARGEST, ProducerId, cut, encode
 import exactly_once_kafka.executors.write_task
 values = pyarrow.concat_arrays([one(str(n).encode()) for n in range(700)])
 headers = pyarrow.nulls(700, pyarrow.list_(pyarrow.struct([("key", pyarrow.binary()), ("value", pyarrow.binary())])))

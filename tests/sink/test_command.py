@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from exactly_once_kafka.command import main
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.protocol import ADOPTED, Marker
 
 pytestmark = pytest.mark.bench

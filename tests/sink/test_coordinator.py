@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException
 from kafka.errors import InvalidProducerEpochError
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors import cluster as cluster_module
-from exactly_once_kafka.executors.cluster import Cluster
-from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
-from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.executors.write_task import WriteTask
+from exactly_once_kafka.kafka_client import cluster as cluster_module
+from exactly_once_kafka.kafka_client.cluster import Cluster
+from exactly_once_kafka.kafka_client.coordinator import Coordinator
+from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed

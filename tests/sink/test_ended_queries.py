@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import BatchFailed
 from exactly_once_kafka.executors.transport import ExecutorsTransport
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.waiting import eventually
 from tests.sink.conftest import Copying

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka import errors as of_kafka_python
 
 from exactly_once_kafka.errors import OF_OTHERS, PASSING, PERMANENT, BatchFailed, SinkRefused, failure
-from exactly_once_kafka.executors.cluster import NoSuchPartition, code_of
+from exactly_once_kafka.kafka_client.cluster import NoSuchPartition, code_of
 
 CODES_OF_LIBRDKAFKA = {
     name: code for name, code in vars(KafkaError).items() if name.isupper() and isinstance(code, int)

@@ -23,10 +23,10 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.driver_transport import DriverTransport
 from exactly_once_kafka.executors import placing, transport
-from exactly_once_kafka.executors.cluster import Cluster
-from exactly_once_kafka.executors.coordinator import Coordinator
 from exactly_once_kafka.executors.settings import for_executors
 from exactly_once_kafka.executors.transport import ExecutorsTransport
+from exactly_once_kafka.kafka_client.cluster import Cluster
+from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_rows import BatchRows
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer

@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.executors.record_batch import encode
+from exactly_once_kafka.kafka_client.record_batch import encode
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import position, read_committed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors.cluster import Cluster
+from exactly_once_kafka.kafka_client.cluster import Cluster
 from labs.equipment.waiting import eventually
 
 pytestmark = pytest.mark.long

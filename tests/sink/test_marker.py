@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from exactly_once_kafka import marker as marker_module
+from exactly_once_kafka import marker_store as marker_module
 from exactly_once_kafka import marker_topic
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.marker import MarkerStore, Unreadable, value_of
+from exactly_once_kafka.marker_store import MarkerStore, Unreadable, value_of
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.protocol import Marker

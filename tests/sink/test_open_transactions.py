@@ -19,12 +19,12 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.command import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import OutcomeUnknown
-from exactly_once_kafka.executors.cluster import Cluster
-from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
-from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.executors.write_task import WriteTask
+from exactly_once_kafka.kafka_client.cluster import Cluster
+from exactly_once_kafka.kafka_client.coordinator import Coordinator
+from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_ROWS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker

@@ -19,11 +19,11 @@ from kafka.errors import (
 from kafka.future import Future
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors import partition_writer
-from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.open_transactions import OpenTransactionRepair
-from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.executors.settings import Encoding
+from exactly_once_kafka.kafka_client import partition_writer
+from exactly_once_kafka.kafka_client.coordinator import Coordinator
+from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.waiting import eventually
 

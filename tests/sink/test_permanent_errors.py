@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.command import main
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker

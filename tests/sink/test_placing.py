@@ -6,7 +6,7 @@ import pyarrow
 import pytest
 
 from exactly_once_kafka.executors.placing import gathered
-from exactly_once_kafka.executors.record_batch import LARGEST, MOST_RECORDS
+from exactly_once_kafka.kafka_client.record_batch import LARGEST, MOST_RECORDS
 
 
 def batches(*sizes: int, length: int = 1):

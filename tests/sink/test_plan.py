@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from exactly_once_kafka.marker import parsed, value_of
+from exactly_once_kafka.marker_store import parsed, value_of
 from exactly_once_kafka.plan import goes_back, plan_of
 from exactly_once_kafka.protocol import ADOPTED, Batch, Marker, MarkerMismatch, is_published
 

@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engin
 
 from exactly_once_kafka.command import main
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.plan import PLANNED, spelled
 from exactly_once_kafka.protocol import is_published
 from exactly_once_kafka.sink import WRITERS

@@ -6,8 +6,8 @@ import pytest
 from kafka.future import Future
 from kafka.protocol.producer.produce import ProduceResponse
 
-from exactly_once_kafka.executors import cluster
-from exactly_once_kafka.executors.cluster import ProduceRequests
+from exactly_once_kafka.kafka_client import cluster
+from exactly_once_kafka.kafka_client.cluster import ProduceRequests
 
 TOPIC = ProduceResponse.TopicProduceResponse
 PARTITION = TOPIC.PartitionProduceResponse

@@ -9,7 +9,7 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.util import encode_varint
 
-from exactly_once_kafka.executors.record_batch import FEW, cut, encode, varint, varints
+from exactly_once_kafka.kafka_client.record_batch import FEW, cut, encode, varint, varints
 from tests.sink.random_rows import (
     HEADERS,
     NOW_MS,

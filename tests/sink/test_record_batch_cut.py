@@ -7,7 +7,7 @@ import itertools
 import pyarrow
 import pytest
 
-from exactly_once_kafka.executors.record_batch import cut, encode, encode_records, most_bytes, most_bytes_of_all
+from exactly_once_kafka.kafka_client.record_batch import cut, encode, encode_records, most_bytes, most_bytes_of_all
 from tests.sink.random_rows import NOW_MS, OF_LAST, PRODUCER, TAGS, Row, arrow, random_rows, read, tagged
 
 

@@ -16,7 +16,7 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdResponse,
 )
 
-from exactly_once_kafka.executors.record_batch import CODECS, ProducerId, encode
+from exactly_once_kafka.kafka_client.record_batch import CODECS, ProducerId, encode
 from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
 from labs.pipeline.two_phase.end_transaction import BrokerConnection, transaction_coordinator

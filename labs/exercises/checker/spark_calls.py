@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import topic_for
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import SinkRefused, root_error
-from exactly_once_kafka.executors.open_transactions import ensure_transaction_ended
-from exactly_once_kafka.marker import MarkerStore
+from exactly_once_kafka.kafka_client.open_transactions import ensure_transaction_ended
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import topic_for
 from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, MID_ROWS, Points

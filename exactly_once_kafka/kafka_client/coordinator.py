@@ -26,11 +26,11 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import with_operation
-from exactly_once_kafka.executors.cluster import Cluster, code_of
-from exactly_once_kafka.executors.partition_writer import EncodedBatch, PartitionWriter, send
-from exactly_once_kafka.executors.record_batch import ProducerId, encode, one
 from exactly_once_kafka.executors.settings import Encoding
-from exactly_once_kafka.marker import value_of
+from exactly_once_kafka.kafka_client.cluster import Cluster, code_of
+from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
+from exactly_once_kafka.kafka_client.record_batch import ProducerId, encode, one
+from exactly_once_kafka.marker_store import value_of
 from exactly_once_kafka.protocol import Marker
 
 FENCING = 5  # version of InitProducerId

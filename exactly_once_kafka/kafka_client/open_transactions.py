@@ -38,10 +38,10 @@ from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import OutcomeUnknown
-from exactly_once_kafka.executors.cluster import Cluster
-from exactly_once_kafka.executors.coordinator import Coordinator
-from exactly_once_kafka.executors.record_batch import ProducerId
 from exactly_once_kafka.executors.settings import Encoding, for_executors
+from exactly_once_kafka.kafka_client.cluster import Cluster
+from exactly_once_kafka.kafka_client.coordinator import Coordinator
+from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.options import CHECK_SKIPPED, LOGGER
 
 Partition = tuple[str, int]

@@ -24,7 +24,7 @@ from kafka.future import Future
 
 from exactly_once_kafka.deadline import SLICE
 from exactly_once_kafka.errors import AbsenceTimer
-from exactly_once_kafka.executors.cluster import RETRY, Cluster
+from exactly_once_kafka.kafka_client.cluster import RETRY, Cluster
 
 IN_FLIGHT = 5
 FIRST_BACKOFF = 0.002  # seconds; each one after it is twice as long, up to RETRY
