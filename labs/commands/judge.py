@@ -38,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
     parser.add_argument("--faults", default="kill", metavar="KIND,KIND", help=f"{kinds} (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, metavar="N", help="of input and strikes (default: %(default)s)")
-    parser.add_argument("--control", metavar="COMMAND", help="the same job at least once, which must be doubled")
+    parser.add_argument("--control", metavar="COMMAND", help="a variant that is only at least once; must be doubled")
     parser.add_argument("--records", type=_count, metavar="N", help="records of the input")
     parser.add_argument("--partitions", type=_count, metavar="N", help="of both topics")
     parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="brokers (default: %(default)s)")
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a Kafka of your own; kills and pauses only")
-    parser.add_argument("--patience", type=_count, metavar="S", help="seconds without a result until the run stops")
+    parser.add_argument("--patience", type=_count, metavar="S", help="seconds without a new result until the run stops")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the judgement as JUnit XML")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline of the strikes")
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _faults(listed: str, kills: int | None) -> list[str]:
     faults = [each.strip() for each in listed.split(",") if each.strip()]
     if kills and "kill" not in faults:
-        raise ValueError(f"{kills} kills, and no kill among the faults: add it to --faults, or omit --kills")
+        raise ValueError(f"--kills {kills}, but --faults does not contain kill: add it to --faults, or omit --kills")
     return faults
 
 

@@ -1,7 +1,7 @@
 """The workload `copy`: the job writes every record's value unchanged, once, in the order of its source partition.
 
-The order is judged in each partition of the sink topic by itself: there, records of one source partition must be in
-their order. A job may use another partition for a record than its source has. Limitations: keys, headers and
+The order is judged within each partition of the sink topic: there, the records of one source partition must be in their
+order. The job may write a record to any partition. Limitations: keys, headers and
 timestamps are not judged, so a job may change them.
 """
 
@@ -58,7 +58,7 @@ def _words(name: tuple[int, int]) -> str:
 
 
 def _judge_order(found: dict[Any, list[Output]], tally: AnomalyTally) -> None:
-    """Report each record that stands behind a later one; of a record that is there again, only the first counts."""
+    """Report each record that is behind a later one; of several copies of a record, only the first is looked at."""
     first = {name: min(copies, key=lambda each: each.offset) for name, copies in found.items()}
     latest: dict[tuple[int, int], int] = {}  # (partition of the sink, source partition) -> the highest number
     for (source, number), output in sorted(first.items(), key=lambda item: (item[1].partition, item[1].offset)):

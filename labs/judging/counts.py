@@ -57,7 +57,7 @@ class Count:
 
     def audit(self, reading: Reading) -> Audit:
         """Let the lab's auditor judge what was read."""
-        # What the job wrote after the last look is no difference between readers, so it counts as watched.
+        # Records that the job wrote after the last look are no difference between readers, so they count as watched.
         later = None if reading.watched is None else _results({*reading.watched, *reading.outputs})
         results = Results(_results(reading.outputs), reading.decided)
         found = audit(self._expected, results, second_reader=later, reader_error=reading.error)

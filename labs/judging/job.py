@@ -1,8 +1,9 @@
 """The command that is judged, as a process group that is killed and started again.
 
-Guarantee: nothing that it started outlives `close`. What left its process group, as a daemon does, is found by its
-environment variable GROUP, which has another value in each run. The file with its output stays below LARGEST_LOG, apart
-from what the job prints between two looks. Limitations: a process that empties its own environment is not found.
+Guarantee: no process that it started runs after `close`. A process that has left the process group, such as a daemon,
+is found by its environment variable GROUP, which has another value in each run. The file with its output stays below
+LARGEST_LOG, apart from the output between two looks. Limitations: a process that empties its own environment is not
+found.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class CommandNotFound(ValueError):
 
 
 class Job:
-    """A user's command, in the place of an engine. `notes` has what it did besides its work, one line each."""
+    """A user's command, in the place of an engine. `remarks` are lines about other things that it did."""
 
     title = promise = notes = ""
     installed_apart = False
@@ -74,7 +75,7 @@ class Job:
 
 
 def ending_of(code: int) -> str:
-    """Return in words how a process ended that has this exit code; a negative one is a signal's."""
+    """Return in words how a process with this exit code ended; a negative code means a signal."""
     if code >= 0:
         return f"ended by itself with exit code {code}"
     with contextlib.suppress(ValueError):  # a real-time signal has no name
@@ -113,7 +114,7 @@ class RunningJob:
         self._kill_strays()
 
     def stop(self) -> None:
-        """SIGTERM it, let it end in its own time, and kill what has not within TO_END seconds."""
+        """Send SIGTERM, wait up to TO_END seconds for its end, and kill the processes that are left."""
         try:
             self._process.signal(signal.SIGTERM)
             self._process.resume()
@@ -158,7 +159,7 @@ class RunningJob:
         with contextlib.suppress(OSError):
             if self._log.stat().st_size > LARGEST_LOG:
                 os.truncate(self._log, 0)
-                self._remark(f"it printed more than {LARGEST_LOG >> 20} MB, which was thrown away")
+                self._remark(f"it printed more than {LARGEST_LOG >> 20} MB; that output was deleted")
 
     def _kill_strays(self) -> None:
         """Kill the processes of this run that have left its process group."""

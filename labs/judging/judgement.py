@@ -1,4 +1,4 @@
-"""The judge's verdict: what the audits of a job and of its control say together.
+"""The judge's verdict, from the audits of a job and of its control.
 
 A job is valid only if its own audit is valid, and the control, if there is one, was doubled by the same strikes. If a
 job that is known to be wrong passes, the strikes have proved nothing about the other job.
@@ -17,9 +17,9 @@ from labs.judging.workload import MEANINGS
 
 EXIT_CODES = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}
 PROVES_NOTHING = "the control was not doubled, so these strikes prove nothing about the job"
-NO_CONTROL = "there was no control, so nobody knows whether these strikes would have shown a duplicate"
+NO_CONTROL = "there was no control, so it is not known whether these strikes can cause duplicates"
 NO_STRIKES = "nothing was struck"
-NO_HEADERS = "ABORTED_READ is not judged: the records of a foreign job have no headers that name its transactions"
+NO_HEADERS = "ABORTED_READ is not judged: the job's records have no headers that name its transactions"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """What limits the verdict, in words."""
+        """The reason for the verdict and its limitations, in words."""
         told = [self.job.audit.reason]
         if not self.job.audit.valid:
             pass  # what was found is evidence, whatever the control says

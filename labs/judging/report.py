@@ -48,7 +48,7 @@ def html(found: Judgement) -> str:
     """Return a page that loads nothing."""
     runs = [_run("The job", found.job)] + ([_run("The control", found.control)] if found.control else [])
     title = (
-        f"The job is {found.verdict}" if found.verdict is not Verdict.UNKNOWN else "Nobody knows whether it is valid"
+        f"The job is {found.verdict}" if found.verdict is not Verdict.UNKNOWN else "It is unknown if the job is valid"
     )
     facts = f"Workload {found.workload}, faults {', '.join(found.faults)}, seed {found.seed}."
     return "\n".join(

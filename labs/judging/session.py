@@ -1,7 +1,7 @@
-"""A job under strikes: the session of an engine, with records of any workload and with other faults than kills.
+"""A job under strikes: the session of an engine, with records of any workload, and with more faults than kills.
 
-A job that ends by itself is started again, as a supervisor would do: a fenced producer, for example, has to be. When it
-has ended three times in a row without a new result, the run stops.
+A job that ends by itself is started again, as a supervisor would do: a job with a fenced producer, for example, must
+end. If it has ended three times in a row without a new result, the run stops.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Say = Callable[[str], object]
 class JobRun:
     """The outcome of one run of one command.
 
-    `samples` are (seconds since the first start, committed results so far). `remarks` have what the job did besides its
-    work, one line each.
+    `samples` are (seconds since the first start, committed results so far). `remarks` are lines about other things that
+    the job did.
     """
 
     command: Sequence[str]
@@ -95,7 +95,7 @@ def output_of(message: Message) -> Output:
 
 @dataclass
 class Endings:
-    """How often a job has ended by itself, in which ways, and what it said at first."""
+    """How often a job has ended by itself, in which ways, and its last line at the first time."""
 
     name: str
     _in_vain: int = 0
@@ -112,9 +112,9 @@ class Endings:
         self._told[ending] = times + 1, first
 
     def remarks(self) -> list[str]:
-        """Return a line for each way, however often it ended so."""
+        """Return one line for each way in which it ended."""
         return [
-            f"it {ending} and was started again{f', {times} times, at first' if times > 1 else ''}: {line}"
+            f"it {ending} and was started again{f', {times} times; its first message' if times > 1 else ''}: {line}"
             for ending, (times, line) in self._told.items()
         ]
 
@@ -168,7 +168,7 @@ class JobSession(EngineSession):
         return self.workload.last <= self.watcher.distinct
 
     def strike(self, aim: Aim) -> None:
-        """Wait for the moment, strike, and note what became of it. Raises EngineStopped."""
+        """Wait for the moment, strike, and note what the job met. Raises EngineStopped."""
         blow = getattr(self, f"_{aim.kind.replace('-', '_')}")
         self._wait_for(aim)
         began = self.now
@@ -245,7 +245,7 @@ class JobSession(EngineSession):
                 answer = f"none ({error})"
             return f"the end of a transaction came {LATE:g} s late; Kafka's answer: {answer}"
         self.disarm()
-        return "it ended no transaction, so that nothing could be late"
+        return f"it ended no transaction within {TO_BE_HELD:g} s, so no commit was late"
 
     def _outage(self, aim: Aim) -> str:
         held = self._hold(Request.END_TXN, cut_client=False)
@@ -253,11 +253,11 @@ class JobSession(EngineSession):
         self.disarm()
         self.idle(AWAY)
         self.start()
-        what = "killed with its commit held back" if held else "killed; it ended no transaction"
-        return f"{what}; away for {AWAY:g} s"
+        what = "killed while its commit was held back" if held else "killed; it ended no transaction"
+        return f"{what}; started again after {AWAY:g} s"
 
     def _drop_an_answer(self) -> bool:
-        """Drop the answer to the job's next records, give the readers time to see them; tell whether there were any."""
+        """Drop the answer to the job's next records, and let the readers see these; return whether there were any."""
         assert self._proxy, "drawn only with a proxy"
         lost = self._proxy.drop_next_response(Request.PRODUCE, cut=False, not_client_id=SOURCE_CLIENT)
         struck = self._wait_until(lost.struck.is_set)
@@ -350,7 +350,7 @@ def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:
 
 
 def _foreign_records(session: JobSession) -> str:
-    """Tell of records in the source topic that the judge did not send."""
+    """Return a remark about records in the source topic that the judge did not send; empty if there are none."""
     sent = len(session.workload.inputs) + len(session.workload.closing)
     there = sum(end_offsets(session.work.bootstrap_servers, session.work.source_topic).values())
-    return f"it wrote into its source topic, which has {there - sent:,} records too many" if there > sent else ""
+    return f"it wrote {there - sent:,} records into its source topic" if there > sent else ""

@@ -1,16 +1,16 @@
-"""The strikes of a run, drawn from the seed before it; `session.py` carries them out.
+"""The strikes of a run, which the seed chooses before the run begins; `session.py` carries them out.
 
-Each strike has a slice of the input of its own, of which half is sent while the job is down or catches up, and half at
-a steady pace while it is struck. So every job meets the same part of the input between two strikes, however long it
-takes to start. A kill strikes at one of three moments, in turn:
+The input is divided into one slice for each strike. Half of a slice is sent at once, while the job is down or catches
+up. The other half is sent at a steady pace, and the strike comes meanwhile. So every job gets the same part of the
+input between two strikes, however long it takes to start. A kill strikes at one of three moments, in turn:
 
 - before an answer: Kafka has the job's next records, and the proxy drops the answer, so that the job cannot know yet
   that they are written;
 - before a write: the proxy holds the job's next records back, and the job may have noted what it never wrote;
-- at first sight: a read_uncommitted reader sees the first new results, and nothing else has happened to the job.
+- at first sight: a read_uncommitted reader has just seen the first new results.
 
-Guarantee: the same seed, workload and faults give the same plan. Limitations: each job takes its own time, so two runs
-of one plan are alike, not equal. Without the proxy each kill is at first sight.
+Guarantee: the same seed, workload and faults give the same plan. Limitations: each job has its own speed, so two runs
+of one plan are similar, not equal. Without the proxy each kill is at first sight.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ LONGEST_WAIT = 1.0  # seconds within the steady half of a slice until the job's 
 
 @dataclass(frozen=True)
 class Aim:
-    """One planned strike: `delay` seconds after a result is seen that the input `moment` or a later one makes due.
+    """One planned strike.
 
-    If it is to come `before` something, `delay` counts from the beginning of the steady half.
+    A reader sees a result of the input with the index `moment`, or of a later one; `delay` seconds later the strike
+    comes. If it is to come `before` something, `delay` counts from the beginning of the steady half.
     """
 
     kind: str
@@ -53,7 +54,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class Strike:
-    """What became of an aim: `seconds` since the first start; `met` says what the job met."""
+    """A strike that was carried out: `seconds` since the first start; `met` says what the job met."""
 
     kind: str
     seconds: float
@@ -78,7 +79,7 @@ def draw(
     if kills < 0:
         raise ValueError(f"{kills} kills; expected 0 or more")
     if not proxied and (unfit := [each for each in faults if each in OF_THE_NETWORK]):
-        raise ValueError(f"{', '.join(unfit)}: only on the lab's own Kafka, behind its proxy; omit --bootstrap-servers")
+        raise ValueError(f"{', '.join(unfit)}: these need the lab's own Kafka and its proxy; omit --bootstrap-servers")
     random = Random(seed)
     kinds = kinds_of(kills, faults)
     random.shuffle(kinds)

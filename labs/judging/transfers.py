@@ -45,7 +45,7 @@ class Transfer:
         return Input(number % self.partitions, str(number).encode(), json.dumps(value).encode())
 
     def result_of(self, output: Output) -> tuple[int, str] | None:
-        """Return (id, account) of a posting; None if nobody expects the posting, or its amount is another one."""
+        """Return (id, account) of a posting; None if the posting is not expected, or has another amount."""
         try:
             posting = json.loads(output.value or b"")
             number, account, amount = posting["id"], posting["account"], posting["amount"]
@@ -58,7 +58,7 @@ class Transfer:
 
     def audit(self, reading: Reading) -> Audit:
         """Judge what was read: each posting once, and never one without the other."""
-        if reading.error is not None:  # as nothing is lost then, nothing is torn: the other posting may be on its way
+        if reading.error is not None:  # the run stopped early: the other posting of a transfer might still have come
             return audit_names(self.due, reading, self.result_of, _words)
         total = sum(self._amounts[name] for name in map(self.result_of, reading.outputs) if name)
         note = f"the sum of both accounts is {total:+,} instead of 0: money was made or lost" if total else ""

@@ -1,11 +1,11 @@
-"""What every workload has: the records that go in, the results that must come out, and a checker that touches no Kafka.
+"""The parts of a workload: the input, the expected results, and a checker that does not use Kafka.
 
 A workload names each result that it expects, such as (partition 0, record 17). `result_of` finds the name in a record
-that the job wrote. So the checkers of the workloads are the same in this: each name must be there exactly once.
+that the job wrote. So all checkers share one rule: each name must be there exactly once.
 
 Guarantee: "valid" means that each expected result was read exactly once, and that nothing else was read. Limitations:
-the records of a foreign job have no headers for batch and attempt. So nobody can judge ABORTED_READ, and the checker
-knows only what a read_committed reader saw.
+the job's records have no headers for batch and attempt. So ABORTED_READ cannot be judged, and the checker knows only
+what a read_committed reader saw.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SHOWN = 60  # characters of a record that a sentence shows
 
 # What these mean without the micro-batches of the lab's own pipeline.
 MEANINGS = {
-    Anomaly.DUPLICATE: "A result is there again.",
+    Anomaly.DUPLICATE: "A result is there more than once.",
     Anomaly.TORN_BATCH: "Only one of the two postings of a transfer is there: money was made or lost.",
-    Anomaly.NONMONOTONIC: "A partition holds a record before an earlier one of the same source partition.",
-    Anomaly.PHANTOM: "A record is in the sink topic that nobody expects there.",
+    Anomaly.NONMONOTONIC: "Two records of one source partition are in the wrong order in a sink partition.",
+    Anomaly.PHANTOM: "The sink topic holds a record that is no expected result.",
 }
 
 
@@ -53,10 +53,10 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What could be read when the job was done.
+    """The records that could be read when the job was done.
 
     outputs   every record that a read_committed reader found at the end
-    watched   every record that a read_committed reader saw all along
+    watched   every record that a read_committed reader saw during the run
     decided   partition -> whether all transactions in it had ended by then
     error     why the run stopped before its end; missing results are then not called lost
     """
@@ -68,7 +68,7 @@ class Reading:
 
 
 class Workload(Protocol):
-    """Records to send, and what a right job makes of them."""
+    """Records to send, and the results of a correct job."""
 
     name: str
     partitions: int  # of both topics
@@ -93,7 +93,7 @@ def audit_names(
     judged_more: Iterable[Anomaly] = (),
     note: str = "",
 ) -> Audit:
-    """Judge a workload each of whose results must be there exactly once.
+    """Judge a workload in which each result must be there exactly once.
 
     `describe` names a result in a sentence. `judge_more` gets the records by result, and reports further anomalies,
     those in `judged_more`. `note` is a remark for the reason.
@@ -155,7 +155,7 @@ def judge_watched(reading: Reading, tally: AnomalyTally) -> None:
 
 
 def with_phantoms(audit: Audit, outputs: Sequence[Output]) -> Audit:
-    """Return the audit with these records, of which nobody can tell what they are."""
+    """Return the audit with these records added, which are no results."""
     tally = AnomalyTally(Counter(audit.counts), {anomaly: list(found) for anomaly, found in audit.examples.items()})
     for output in outputs:
         tally.add(Anomaly.PHANTOM, "{}", output)

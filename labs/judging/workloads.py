@@ -11,8 +11,8 @@ from labs.judging.workload import Workload
 
 WORKLOADS: dict[str, Callable[[int, int, int], Workload]] = {"copy": Copy, "count": Count, "transfer": Transfer}
 RECORDS = {"copy": 4_000, "count": 20_000, "transfer": 4_000}  # the defaults
-# Of the default, so many for each slice at least: each half of a slice is to complete a window, and the first is
-# complete after 2,000 records.
+# The default number grows with the strikes, by so many records for each slice: each half of a slice must complete a
+# window, and the first window is complete after 2,000 records.
 OF_A_SLICE = {"copy": 200, "count": 5_000, "transfer": 200}
 MOST_STRIKES = 30  # for which the default grows
 PARTITIONS = {"copy": 2, "count": 1, "transfer": 2}

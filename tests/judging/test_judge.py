@@ -104,7 +104,7 @@ MISBEHAVING = {
     "floods": (["yes"], "it printed more than 16 MB"),
     "daemon": (["sh", "-c", "setsid sleep 997 & sleep 998"], "1 of its processes had left its process group"),
     "deaf": (["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], "did not end within 10 s after SIGTERM"),
-    "rubbish": ([sys.executable, "-c", RUBBISH], "a record is in the sink topic that nobody expects there"),
+    "rubbish": ([sys.executable, "-c", RUBBISH], "the sink topic holds a record that is no expected result"),
 }
 
 
@@ -136,8 +136,8 @@ def test_a_job_that_writes_without_end_is_stopped():
         (["--control", "./no-control", "--", "true"], "there is no program './no-control'"),
         (["--control", "", "--", "true"], "there is no program ''"),
         (["--control", "echo 'it", "--", "true"], "no closing quotation; expected a command"),
-        (["--kills", "2", "--faults", "pause", "--", "true"], "no kill among the faults"),
-        (["--bootstrap-servers", "127.0.0.1:1", "--faults", "cut", "--", "true"], "only on the lab's own Kafka"),
+        (["--kills", "2", "--faults", "pause", "--", "true"], "--faults does not contain kill"),
+        (["--bootstrap-servers", "127.0.0.1:1", "--faults", "cut", "--", "true"], "these need the lab's own Kafka"),
         (["--html", "/there/is/no/such/directory/page.html", "--", "true"], "cannot be written"),
     ],
 )

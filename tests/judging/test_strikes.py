@@ -76,7 +76,7 @@ def test_each_other_fault_comes_once():
     [
         ({"kills": -1}, "expected 0 or more"),
         ({"kills": 60}, "too few for 60 strikes"),
-        ({"faults": ("kill", "cut"), "proxied": False}, "only on the lab's own Kafka"),
+        ({"faults": ("kill", "cut"), "proxied": False}, "these need the lab's own Kafka"),
     ],
 )
 def test_a_plan_that_cannot_be_carried_out_is_refused(arguments, message):
@@ -98,7 +98,7 @@ def test_each_way_to_end_is_one_remark_however_often():
         endings.note(ending_of(1), f"{number}: fenced", results=number)
     endings.note(ending_of(-11), "it printed nothing", results=200)
     assert endings.remarks() == [
-        "it ended by itself with exit code 1 and was started again, 100 times, at first: 1: fenced",
+        "it ended by itself with exit code 1 and was started again, 100 times; its first message: 1: fenced",
         "it was ended by SIGSEGV and was started again: it printed nothing",
     ]
     assert ending_of(-40) == "was ended by signal 40"

@@ -259,7 +259,7 @@ HOSTILE = [
 
 
 def verdicts() -> list[list]:
-    """Return what becomes of each line: [time, client], or the reason for which it is refused."""
+    """Return what happens to each line: [time, client], or the reason for which it is refused."""
     clients = [client for client, _ in CLIENTS] + NO_CLIENTS
     stamps = [stamp for stamp, _, _ in TIMES] + NO_TIMES
     lines = SAME_ACCESS + NAMED + HOSTILE + [line for line, _ in BAD] + [with_time(stamp) for stamp in stamps]
