@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         check_plot(Path(arguments.plot))
     began = time.monotonic()
-    log = open_log(arguments.logs, zone)
+    log = open_log(arguments.logs, zone, arguments.as_is)
     if not log.understood:  # reported before Kafka and Spark are started
         show(nothing_counted(log), arguments, console)
         log.report.insist()
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress.show(STARTING, 2, 2)
             started = time.monotonic() - began
             with fresh_topics(servers, arguments.keep) as topics:
-                counted = count_log(log, spark, servers, topics, progress.show, as_is=arguments.as_is)
+                counted = count_log(log, spark, servers, topics, progress.show)
                 progress.close()
                 show(counted, arguments, console)
                 took = {STARTING: started, **counted.seconds}

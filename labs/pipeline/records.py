@@ -35,6 +35,10 @@ SOURCE_PATTERN = rf"\d{{1,{TIME_DIGITS}}},[^\s,\ufffd]+"
 RESULT_FIELDS = ("window_start", "ip", "count")
 
 _is_source_value = re.compile(SOURCE_PATTERN, re.ASCII).fullmatch
+# A result as Spark's to_json writes it, if nothing in its IP is escaped: json takes four times as long to read it.
+_plain_result = re.compile(
+    rb'\{"window_start":(0|[1-9]\d{0,17}),"ip":"([ !#-\[\]-~]*)","count":(0|[1-9]\d{0,17})\}'
+).fullmatch
 
 
 def window_start(time_ms: int, window_ms: int = WINDOW_MS) -> int:
@@ -66,6 +70,8 @@ def result_value(window_start: int, ip: str, count: int) -> bytes:
 
 def parse_result_value(value: bytes | str | None) -> tuple[int, str, int]:
     """Return window start, IP and count of a result record's value. Raises ValueError for any other value."""
+    if type(value) is bytes and (plain := _plain_result(value)):
+        return int(plain[1]), plain[2].decode(), int(plain[3])
     try:
         fields = json.loads(value or b"")
         start, ip, count = (fields[name] for name in RESULT_FIELDS)

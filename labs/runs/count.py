@@ -1,21 +1,28 @@
-"""A whole access log, from file to audited counts, through a real broker and a real Spark."""
+"""A whole access log, from file to audited counts, through a real broker and a real Spark.
+
+The log is read and sorted while Kafka and Spark start. Then Spark counts while the log is being sent to Kafka.
+"""
 
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -29,12 +36,17 @@ from labs.pipeline.log.access_log import Access, read_access_log
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import Replay, close_windows, in_event_time_order, replay
 from labs.pipeline.query import ip_count
-from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC, WINDOW_MS
+from labs.pipeline.query.offset_reporter import ends_of_batch
+from labs.pipeline.query.query_failure import why
+from labs.pipeline.records import LATENESS_MS, SINK_TOPIC, SOURCE_TOPIC, WINDOW_MS
 
 RECORDS_PER_BATCH = 2_000_000
-READING, COUNTING = "reading the log into Kafka", "counting in Spark"
+# A shorter wait would cut the log into more batches, and Spark would ask more often whether there are records.
+BETWEEN_BATCHES = "500 milliseconds"
+READING, SENDING, COUNTING = "reading the log", "sending it to Kafka", "counting in Spark"
 READING_BACK, AUDITING = "reading the results back", "auditing them"
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The times that a server can have logged: there was no web before, and a clock is at most a day ahead.
 EARLIEST_MS = 631_152_000_000  # 1990-01-01T00:00:00Z
 AHEAD_MS = 86_400_000
@@ -49,25 +61,54 @@ class Topics(NamedTuple):
     sink: str
 
 
-@dataclass(frozen=True)
-class OpenLog:
-    """A log that has been read up to its first access, if it has one, before Kafka and Spark start."""
+class CountFailed(RuntimeError):
+    """Spark could not count the log."""
 
-    report: LogReport
-    accesses: Iterator[Access]
+
+class OpenLog:
+    """A log that has been read up to its first access, if it has one, before Kafka and Spark start.
+
+    If it has one, the log is sorted by event time in a thread, which starts at once and must read all of it. `as_is`
+    keeps its order, and reads it while `accesses` is iterated over. Each access is counted in `expected` as it is read.
+    """
+
+    def __init__(self, report: LogReport, accesses: Iterator[Access], as_is: bool = False):
+        self.report, self.as_is, self.expected = report, as_is, Expected()
+        first = next(accesses, None)  # it is kept, since a pipe can be read only once
+        watched = self.expected.watch(chain([] if first is None else [first], accesses))
+        self._in_order = watched if as_is or first is None else in_event_time_order(watched)
+        self._first: Future[Access | None] = Future()
+        if self._in_order is watched:
+            self._read_first()
+        else:  # as a daemon, because nothing can interrupt a thread that waits for a pipe
+            threading.Thread(target=self._read_first, name="reads-the-log", daemon=True).start()
+
+    def _read_first(self) -> None:
+        try:
+            self._first.set_result(next(self._in_order, None))
+        except BaseException as error:
+            self._first.set_exception(error)
 
     @property
     def understood(self) -> bool:
         """Whether the log has an access."""
         return bool(self.report.good)
 
+    def is_in_order(self, timeout: float = 0) -> bool:
+        """Wait so many seconds for the log to be sorted, and tell whether it is. `as_is` there is nothing to do."""
+        return bool(wait_for([self._first], timeout).done)
 
-def open_log(paths: Iterable[str | Path], zone: tzinfo = UTC) -> OpenLog:
-    """Read up to the first access. The access is kept, since a pipe can be read only once. `-` is standard input."""
+    @property
+    def accesses(self) -> Iterator[Access]:
+        """Iterate over the accesses, once. Raises LogUnreadable, SortFailed."""
+        first = self._first.result()
+        return chain([] if first is None else [first], self._in_order)
+
+
+def open_log(paths: Iterable[str | Path], zone: tzinfo = UTC, as_is: bool = False) -> OpenLog:
+    """Read up to the first access, and sort the log in a thread unless `as_is`. `-` is standard input."""
     report = LogReport()
-    accesses = read_access_log(paths, report, zone)
-    first = next(accesses, None)
-    return OpenLog(report, chain([] if first is None else [first], accesses))
+    return OpenLog(report, read_access_log(paths, report, zone), as_is)
 
 
 @dataclass(frozen=True)
@@ -174,44 +215,50 @@ def count_log(
     bootstrap_servers: str,
     topics: Topics,
     progress: Progress = lambda task, done, total: None,
-    *,
-    as_is: bool = False,
 ) -> CountedLog:
-    """Count the requests per IP of an access log, through topics that are empty, and audit it.
+    """Count the requests per IP of an access log that is understood, through topics that are empty, and audit it.
 
-    The log is sorted by event time first, so that no line is late. `as_is` keeps its order; lines that the watermark
-    then drops are reported as late.
+    A sorted log has no late line, whatever batches Spark makes of it, so it is counted while it is being sent. Of a log
+    as it is, the watermark drops lines, which are reported as late. Which ones depends on where a batch ends, so that
+    log is sent first, and the batches of the same log are always the same. Raises CountFailed, SourceFailed,
+    LogUnreadable, SortFailed.
     """
-    expected = Expected()
-    accesses = expected.watch(log.accesses)
     seconds: dict[str, float] = {}
-    with ThreadPoolExecutor(2) as beside, tempfile.TemporaryDirectory(prefix="labs-checkpoint-") as checkpoint:
+    with ThreadPoolExecutor(1) as beside, tempfile.TemporaryDirectory(prefix="labs-checkpoint-") as checkpoint:
         beside.submit(_wake_coordinators, bootstrap_servers, topics.sink)
-        planned = beside.submit(_counts, spark, bootstrap_servers, topics.source)
-        with _timed(seconds, READING):
-            sent = replay(
-                accesses if as_is else in_event_time_order(accesses),
-                bootstrap_servers,
-                topics.source,
-                progress=lambda done: progress(READING, done, None),
-            )
-            progress(READING, sent.sent, sent.sent)
-            if not sent.sent:
-                return nothing_counted(log)
-            close_windows(sent.last_time_ms, bootstrap_servers, topics.source)
-        with _timed(seconds, COUNTING):
-            # A log is one or two batches: they should not wait until Python has started on executors.
-            sink = ExactlyOnceKafkaSink(topics.sink, topics.sink, bootstrap_servers=bootstrap_servers, writers="driver")
-            query = ip_count.start_query(planned.result(), sink, checkpoint)
-            _follow(query, sent.sent, progress)
-            dropped = _late(bootstrap_servers, topics.source, checkpoint) if as_is else Counter()
+        # The log has few batches: they should not wait until Python has started on executors.
+        sink = ExactlyOnceKafkaSink(topics.sink, topics.sink, bootstrap_servers=bootstrap_servers, writers="driver")
+        start = partial(
+            ip_count.start_query,
+            _counts(spark, bootstrap_servers, topics.source),
+            sink,
+            checkpoint,
+            processingTime=BETWEEN_BATCHES,
+        )
+        query = None if log.as_is else start()
+        try:
+            with _timed(seconds, READING):
+                while not log.is_in_order(0.2):
+                    progress(READING, log.report.lines, None)
+                    _check(query)
+                progress(READING, log.report.lines, None if log.as_is else log.report.lines)
+            with _timed(seconds, SENDING):
+                sent = _send(log, bootstrap_servers, topics.source, query, progress)
+                closed = close_windows(sent.last_time_ms, bootstrap_servers, topics.source)
+            with _timed(seconds, COUNTING):
+                query = query or start()
+                _follow(query, sent.sent, closed - LATENESS_MS, progress)
+        finally:
+            if query:
+                query.stop()
+        dropped = _late(bootstrap_servers, topics.source, checkpoint) if log.as_is else Counter()
     progress(READING_BACK, 0, None)
     with _timed(seconds, READING_BACK):
         results = read_results(bootstrap_servers, topics.sink)
     progress(READING_BACK, len(results), len(results))
     with _timed(seconds, AUDITING):
         counts = Counter({(result.window_start, result.ip): result.count for result in results})
-        verdict = audit(expected.counts, results, late_dropped=dropped)
+        verdict = audit(log.expected.counts, results, late_dropped=dropped)
     return CountedLog(log.report, sent, counts, dropped.total(), verdict, topics, seconds)
 
 
@@ -246,12 +293,50 @@ def _late(bootstrap_servers: str, source_topic: str, checkpoint: str) -> Counter
     return planned_results(read_checkpoint(checkpoint), read_source_records(bootstrap_servers, source_topic)).dropped
 
 
-def _follow(query: StreamingQuery, total: int, progress: Progress) -> None:
-    """Report how many records the query has counted until it ends. Stops the query on an interrupt."""
-    try:
-        while not query.awaitTermination(0.2):  # type: ignore[arg-type]  # it takes parts of a second too
-            done = sum(batch.numInputRows for batch in query.recentProgress)
-            progress(COUNTING, min(done, total), total)
-        progress(COUNTING, total, total)
-    finally:
-        query.stop()
+def _send(log: OpenLog, servers: str, topic: str, query: StreamingQuery | None, progress: Progress) -> Replay:
+    """Send the log, and report how much of it was sent and counted. Raises CountFailed as soon as the query fails."""
+    total = None if log.as_is else log.report.good
+
+    def report(done: int) -> None:
+        progress(SENDING, done, total)
+        if query and not done % 100_000:
+            _check(query)
+            progress(COUNTING, _counted(query), total)
+
+    sent = replay(log.accesses, servers, topic, progress=report)
+    progress(SENDING, sent.sent, sent.sent)
+    return sent
+
+
+def _follow(query: StreamingQuery, total: int, final_ms: int, progress: Progress) -> None:
+    """Report how many records were counted, until every window up to `final_ms` is published. Raises CountFailed.
+
+    A batch publishes the windows that end before its watermark.
+    """
+    while _watermark_ms(query) < final_ms:
+        with suppress(StreamingQueryException):  # _check reports it
+            query.awaitTermination(0.2)  # type: ignore[arg-type]  # it takes parts of a second too
+        _check(query)
+        progress(COUNTING, min(_counted(query), total), total)
+    progress(COUNTING, total, total)
+
+
+def _check(query: StreamingQuery | None) -> None:
+    """Raise CountFailed if the query has ended."""
+    if query and not query.isActive:
+        error = query.exception()
+        raise CountFailed(f"the count has failed: {why(error) if error else 'its query was stopped'}") from error
+
+
+def _counted(query: StreamingQuery) -> int:
+    """Return how many records the query has counted, the closing one included."""
+    batch = query.lastProgress
+    return sum(sum(ends_of_batch(source).values()) for source in batch.sources) if batch else 0
+
+
+def _watermark_ms(query: StreamingQuery) -> int:
+    """Return the watermark of the last batch that the query has completed, in epoch millis; 0 if there is none."""
+    batch = query.lastProgress
+    if not batch or "watermark" not in batch.eventTime:
+        return 0
+    return (datetime.fromisoformat(batch.eventTime["watermark"]) - EPOCH) // timedelta(milliseconds=1)

@@ -23,9 +23,10 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import utc
+from labs.evidence.readers.results import read_visible
 from labs.pipeline.log.generate import START_MS, Traffic, classroom, format_line
 from labs.pipeline.log.log_report import LogReport
-from labs.pipeline.log.replay import Replay, in_event_time_order
+from labs.pipeline.log.replay import Replay, SortFailed, in_event_time_order
 from labs.pipeline.records import LATEST_ACCESS_MS
 from labs.runs import count as runs_count
 from tests.pipeline.log.odd_lines import million
@@ -257,6 +258,80 @@ def test_a_pipe_is_looked_at_once_and_what_was_seen_is_counted_too(tmp_path):
     assert sum(1 for _ in log.accesses) == log.report.good == 20_000
     assert log.report.bad == {"unknown format": 1}
     writing.join()
+
+
+WAITS_FOR_A_PIPE = """
+from labs.runs.count import open_log
+log = open_log(["-"])
+assert log.understood and not log.is_in_order(0.5)
+print("ended")
+"""
+
+
+def test_a_program_can_end_while_its_log_is_a_pipe_that_stays_open():
+    reading, writing = os.pipe()
+    with open(reading, "rb") as log, open(writing, "wb", buffering=0) as writer:
+        writer.write(b"".join(line + b"\n" for line in csv(Traffic(requests=1_000))))
+        told = subprocess.run([sys.executable, "-c", WAITS_FOR_A_PIPE], stdin=log, capture_output=True, timeout=60)
+    assert (told.returncode, told.stdout, told.stderr) == (0, b"ended\n", b"")
+
+
+def test_a_log_that_cannot_be_sorted_says_so_to_who_reads_it(tmp_path, monkeypatch):
+    nowhere = partial(in_event_time_order, max_in_memory=100, directory=tmp_path / "nowhere")
+    monkeypatch.setattr(runs_count, "in_event_time_order", nowhere)
+    log = runs_count.open_log([write(tmp_path / "access.log", csv(Traffic(requests=1_000)))])
+    with pytest.raises(SortFailed, match="set TMPDIR"):
+        next(log.accesses)
+
+
+@pytest.mark.bench
+def test_results_are_published_while_the_log_is_being_sent(spark, broker, tmp_path):
+    accesses, early = list(Traffic(requests=20_000, rate=100)), []
+
+    def progress(task, done, total):
+        if task == runs_count.SENDING and done == 10_000:
+            early.extend(eventually(lambda: read_visible(broker.bootstrap_servers, new.sink), timeout=60))
+
+    log = runs_count.open_log([write(tmp_path / "access.log", csv(accesses))])
+    with runs_count.fresh_topics(broker.bootstrap_servers) as new:
+        counted = runs_count.count_log(log, spark, broker.bootstrap_servers, new, progress)
+    assert counted.counts == count_by_window(accesses)
+    assert counted.audit.valid
+    assert 0 < len(early) < len(counted.counts)
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("task", [runs_count.SENDING, runs_count.COUNTING])
+def test_ctrl_c_ends_the_query(spark, broker, tmp_path, task):
+    def progress(now, done, total):
+        if now == task and done:
+            signal.raise_signal(signal.SIGINT)
+
+    before = topics(broker)
+    log = runs_count.open_log([write(tmp_path / "access.log", csv(Traffic(requests=20_000)))])
+    with pytest.raises(KeyboardInterrupt), runs_count.fresh_topics(broker.bootstrap_servers) as new:
+        runs_count.count_log(log, spark, broker.bootstrap_servers, new, progress)
+    assert spark.streams.active == []
+    eventually(lambda: topics(broker) == before)
+
+
+@pytest.mark.bench
+def test_a_query_that_fails_ends_the_sending_and_says_why(spark, broker, tmp_path):
+    """The sink refuses the second count, since its marker names the query of the first."""
+    lines, sent = csv(Traffic(requests=200_000)), []
+
+    def progress(task, done, total):
+        if task == runs_count.SENDING:
+            sent.append(done)
+            if done == 100_000:
+                eventually(lambda: not spark.streams.active, timeout=60)
+
+    with runs_count.fresh_topics(broker.bootstrap_servers) as new:
+        first, second = (write(tmp_path / name, rows) for name, rows in (("first", lines[:100]), ("second", lines)))
+        runs_count.count_log(runs_count.open_log([first]), spark, broker.bootstrap_servers, new)
+        with pytest.raises(runs_count.CountFailed, match=r"the count has failed: sink .* refuses batch 0 of query"):
+            runs_count.count_log(runs_count.open_log([second]), spark, broker.bootstrap_servers, new, progress)
+    assert max(sent) == 100_000
 
 
 @pytest.mark.parametrize(

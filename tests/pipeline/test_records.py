@@ -1,6 +1,7 @@
 """The wire formats: written, read back, and everything else refused. How Spark reads them is in test_prediction."""
 
 import json
+from random import Random
 
 import pytest
 
@@ -54,6 +55,29 @@ def test_result_record_with_a_value_of_another_type_is_refused(wrong):
 def test_what_is_no_result_record_is_refused(value):
     with pytest.raises(ValueError, match="is not a result"):
         parse_result_value(value)
+
+
+def test_result_record_is_read_as_json_reads_it_whatever_is_changed_in_it():
+    """A plain one is not read by `json`. Each value here is a result with up to three bytes changed."""
+    random, fields, read = Random(7), {"window_start": int, "ip": str, "count": int}, 0
+    for _ in range(50_000):
+        value = bytearray(result_value(random.choice((0, 5_000, 1_767_225_600_000)), "::1", random.choice((1, 10))))
+        for _ in range(random.randrange(4)):
+            place = random.randrange(len(value))
+            value[place : place + random.randrange(2)] = random.choice(
+                (b"", b"0", b'"', b"\\", b" ", b"-", b".", b"\x7f")
+            )
+        try:
+            found = json.loads(value)
+            expected = [found[name] for name in fields]
+            assert [type(each) for each in expected] == list(fields.values())
+        except (ValueError, KeyError, TypeError, AssertionError):
+            with pytest.raises(ValueError, match="is not a result"):
+                parse_result_value(bytes(value))
+        else:
+            read += 1
+            assert parse_result_value(bytes(value)) == tuple(expected)
+    assert 10_000 < read < 40_000
 
 
 def test_window_begins_at_its_first_millisecond():

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import lru_cache
+from operator import attrgetter
 from typing import cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -136,7 +138,7 @@ def read_visible(
     """
     records = read_to_end(bootstrap_servers, topic, isolation_level, timeout)
     results = [as_result(record) for record in records if record.key() != SENTINEL]
-    return sorted(results, key=lambda result: (result.partition, result.offset))
+    return sorted(results, key=attrgetter("partition", "offset"))
 
 
 def readable_sentinels(bootstrap_servers: str, topic: str) -> set[int]:
@@ -170,6 +172,7 @@ def read_to_end(bootstrap_servers: str, topic: str, isolation_level: str, timeou
             "isolation.level": isolation_level,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,  # the default reports the end of the log half a second later
+            "fetch.queue.backoff.ms": 10,  # by default a reader that has 100,000 records queued pauses for a second
             "log_level": 0,
         }
     )
@@ -206,15 +209,23 @@ def position(message: Message) -> tuple[int, int]:
 def as_result(message: Message) -> Result:
     """Decode one record of the sink topic. Raises ValueError if it is something else."""
     try:
-        headers = {key: (text or b"").decode() for key, text in cast(Headers, message.headers() or [])}
+        batch_id, attempt, batch_rows = _evidence(tuple(cast(Headers, message.headers() or ())))
         return Result(
             *parse_result_value(message.value()),
-            batch_id=int(headers["batch_id"]) if "batch_id" in headers else None,
-            attempt=headers.get("attempt"),
-            batch_rows=int(headers["batch_rows"]) if "batch_rows" in headers else None,
+            batch_id=batch_id,
+            attempt=attempt,
+            batch_rows=batch_rows,
             partition=message.partition(),
             offset=message.offset(),
         )
     except ValueError as error:
         at = f"{message.topic()}[{message.partition()}] offset {message.offset()}"
         raise ValueError(f"the record at {at}: {error}") from error
+
+
+@lru_cache(maxsize=1_000)  # all records of an attempt but the last have the same headers
+def _evidence(headers: tuple[tuple[str, bytes | None], ...]) -> tuple[int | None, str | None, int | None]:
+    """Return batch_id, attempt and batch_rows from a record's headers. Raises ValueError for one that is no number."""
+    texts = {key: (text or b"").decode() for key, text in headers}
+    batch_id, batch_rows = (int(texts[name]) if name in texts else None for name in ("batch_id", "batch_rows"))
+    return batch_id, texts.get("attempt"), batch_rows

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, UnsupportedOperation
 from typing import TextIO, cast
 
 from labs.pipeline.log.log_report import BadLine
@@ -160,7 +160,11 @@ def whole_lines(name: str) -> Iterator[bytes]:
 
 def _open(name: str) -> AbstractContextManager[BufferedReader]:
     if name == "-":
-        return nullcontext(cast(BufferedReader, sys.stdin.buffer))
+        try:
+            # Not sys.stdin's own reader: if a thread waited in it at the end of the program, Python would abort.
+            return open(sys.stdin.fileno(), "rb", closefd=False)
+        except UnsupportedOperation:  # it is not a file of the operating system
+            return nullcontext(cast(BufferedReader, sys.stdin.buffer))
     try:
         return open(name, "rb")
     except OSError as error:
