@@ -17,8 +17,8 @@ from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from labs.room.view import STILL as ROOM
-from labs.room.view import recording_script, view_script
+from labs.room.published import STILL as ROOM
+from labs.room.published import recording_script, view_script
 from labs.schedules import barrier_steps as barrier
 from labs.schedules.barrier_steps import STILL as BARRIER
 from labs.schedules.timeline import timeline

@@ -13,9 +13,10 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
 from labs.equipment.waiting import eventually
+from labs.room.published import recording_page, recording_script, view_script
 from labs.room.recording import load_recording
 from labs.room.state import KEYS, NUMBERS, ORDERS, empty_state
-from labs.room.view import RoomView, first_and_last, recorded_room, recording_page, recording_script, view_script
+from labs.room.view import RoomView, first_and_last, recorded_room
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.long
