@@ -325,6 +325,23 @@ def test_the_text_grows_with_the_page_and_by_hand_and_is_never_tiny(live, browse
     assert browser.execute_script(tiny) == []
 
 
+ESSENTIAL = (".eo-verdict-word", ".eo-counts", ".eo-waits", ".eo-evidence", ".eo-chronicle")
+
+
+@pytest.mark.parametrize("shown", ["live", "played"])
+@pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 800)])
+def test_verdict_counters_and_last_strikes_are_on_the_first_screen(request, browser, shown, width, height):
+    show = request.getfixturevalue(shown)
+    browser.set_window_size(width, height)
+    if shown == "live":
+        show(everything())
+    else:
+        seek(show(MARKER), 42.3)
+    foot = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom / innerHeight"
+    feet = {each: browser.execute_script(foot, each) for each in (*ESSENTIAL, ".eo-lives .eo-slots")}
+    assert {each: foot for each, foot in feet.items() if foot > 1} == {}
+
+
 def test_each_of_two_drivers_can_be_frozen(live):
     drivers = [{"number": number, "state": "working", "batch": 44, "epoch": 45} for number in (7, 8)]
     browser = live({**everything(), "drivers": drivers})
@@ -356,6 +373,16 @@ def test_the_rate_is_sent_when_it_is_chosen_and_not_changed_under_the_hand(live)
     rate.send_keys(Keys.CONTROL, "a")
     rate.send_keys("-5", Keys.ENTER)
     assert sent(browser) == [{"do": "set-rate", "rate": -5}], "the room says why it refuses that"
+    tell(browser, traffic={"on": True, "rate": 40, "sent": 99, "per_second": 1.0})
+    assert rate.get_attribute("value") == "-5", "the room has not answered yet"
+    tell(browser, message="a rate of -5 is not possible; expected 0 to 5,000 records a second")
+    assert rate.get_attribute("value") == "40"
+    assert texts(browser, ".eo-message span") == ["a rate of -5 is not possible; expected 0 to 5,000 records a second"]
+    rate.send_keys(Keys.CONTROL, "a")
+    rate.send_keys("30", Keys.ENTER)
+    tell(browser, traffic={"on": True, "rate": 30, "sent": 100, "per_second": 1.0})
+    tell(browser, traffic={"on": True, "rate": 50, "sent": 101, "per_second": 1.0})
+    assert rate.get_attribute("value") == "50", "the field follows the room again"
 
 
 def press(browser, *keys: str) -> None:
@@ -531,8 +558,7 @@ def test_on_a_published_page_two_recordings_and_a_room_become_live(browser, tmp_
         end = "arguments[0].value = arguments[0].max; arguments[0].dispatchEvent(new Event('input'))"
         browser.execute_script(end, each)
         assert float(each.get_attribute("max") or 0) == load_recording(path)["seconds"]
-    browser.execute_async_script(DRAWN)
-    assert texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid so far"]
+    eventually(lambda: texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid so far"])
     assert (complaints(browser), findings_of_axe(browser)) == ([], [])
 
 

@@ -1,4 +1,4 @@
-// --- Bottom: the strikes on an axis of time, and their consequences
+// --- Above the log: the strikes on an axis of time, and their consequences; the newest is the log's caption
 
 const SHORTEST = 60; // seconds that the axis shows at least
 const NEAR = 3; // percent of the axis, within which marks would overlap
