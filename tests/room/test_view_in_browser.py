@@ -306,6 +306,12 @@ def test_marks_that_would_overlap_are_one_mark(live):
     strikes = [{**one, "number": number, "time": time} for number, time in enumerate((7, 30, 30.5, 31, 50), 1)]
     browser = live({**state, "chronicle": strikes})
     assert texts(browser, ".eo-mark") == ["1", "2–4", "5"]
+    over = "const marks = [...document.querySelectorAll('.eo-mark')].map((each) => each.getBoundingClientRect());"
+    over += "return marks.filter((each, n) => n && each.left < marks[n - 1].right).length"
+    for width in (1280, 800):
+        browser.set_window_size(width, 900)
+        tell(browser, chronicle=[{**one, "number": n, "time": 2.0 * n} for n in range(1, 25)])
+        assert (browser.execute_script(over), len(texts(browser, ".eo-mark")) > 3) == (0, True), width
 
 
 @pytest.mark.parametrize(("width", "least", "most"), [(1920, 19, 21), (1280, 14, 16)])
