@@ -136,6 +136,8 @@ def browser(_one_browser: Chrome) -> Iterator[Chrome]:
     set_scheme(_one_browser, "light")
     _one_browser.get("about:blank")
     _one_browser.get_log("browser")  # what an earlier page complained about
+    kept = {"origin": "file://", "storageTypes": "local_storage"}  # by an earlier page
+    _one_browser.execute_cdp_cmd("Storage.clearDataForOrigin", kept)
     yield _one_browser
     _one_browser.get("about:blank")
 
@@ -180,8 +182,17 @@ def complaints(driver: Chrome) -> list[str]:
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
 
 
+# A colour in the midst of an animation is not the one that is read. (A spinner's animation never ends.)
+STILL = """return document.getAnimations().every(
+  (each) => each.playState !== "running" || each.effect.getComputedTiming().endTime === Infinity)"""
+
+
 def findings_of_axe(driver: Chrome, within: str = "body") -> list[str]:
-    """Return what hinders who sees badly or has no mouse, one line each: axe-core's serious and critical findings."""
+    """Return what hinders who sees badly or has no mouse, one line each: axe-core's serious and critical findings.
+
+    It waits until what has arrived or was struck is at rest.
+    """
+    wait_for(driver, STILL)
     found = Axe().run(driver, within, {"resultTypes": ["violations"]})
     return [
         f"{each['id']} ({each['impact']}): {each['help']}: {node['target']}: {node['failureSummary']}"

@@ -138,7 +138,7 @@ def show(report: ChaosReport, plot: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from labs.commands.console import plain_console
+    from labs.commands.console import in_colour, plain_console
 
     title = f"seed {report.plan.seed}: the faults and their times"
     table = Table("seconds", "fault", "what", title=title, title_justify="left")
@@ -159,7 +159,7 @@ def show(report: ChaosReport, plot: Path) -> None:
             f"p50 {recovery['p50']:.1f} s, longest {recovery['max']:.1f} s"
         )
     console.print(f"{report.records:,} records sent")
-    print(report.audit)
+    console.print(in_colour(report.audit), soft_wrap=True)
     console.print(f"timeline: {plot}", soft_wrap=True)
     if not report.valid:
         console.print(f"the evidence is kept in {report.directory}", soft_wrap=True)

@@ -44,6 +44,15 @@ def plain_console(stderr: bool = False) -> Console:
     return console
 
 
+def in_colour(audit: object) -> Text:
+    """Return the text of an audit with its verdict, and what is duplicated or lost, in the terminal's colours."""
+    text = Text(str(audit))
+    for verdict, colour in {"valid": "green", "invalid": "red", "unknown": "yellow"}.items():
+        text.highlight_regex(rf"(?m)(?<=^audit: ){verdict}\b", f"bold {colour}")
+    text.highlight_regex(r"(?m)^  (?:duplicated|lost) +[1-9][\d,]*$", "red")
+    return text
+
+
 class _NotPadded:
     """A file without the blanks with which rich fills lines up to the width of a terminal."""
 

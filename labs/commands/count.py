@@ -119,7 +119,7 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
         return
     from rich.table import Table
 
-    from labs.commands.console import plain_console
+    from labs.commands.console import in_colour, plain_console
     from labs.evidence.auditor.observed import utc
 
     table = Table(title=f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s", title_justify="left")
@@ -133,7 +133,7 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
     print(counted.log.summary)
     if counted.late:
         print(f"{counted.late:,} requests came after their window was final (late); without --as-is none does")
-    print(counted.audit)
+    plain_console().print(in_colour(counted.audit), soft_wrap=True)
 
 
 def keep(broker: AnyBroker, counted: CountedLog) -> None:

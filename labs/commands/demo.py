@@ -88,6 +88,7 @@ def count_a_log(
     log: OpenLog, spark: SparkSession, broker: AnyBroker, progress: Bars | Lines, console: Console, output: Path
 ) -> CountedLog:
     """Count one access log without a crash, print the audit and save its plot."""
+    from labs.commands.console import in_colour
     from labs.commands.own_files import MADE_HERE
     from labs.evidence.plots.count_plots import plot_count_report
     from labs.pipeline.log.log_report import printable_name
@@ -102,7 +103,7 @@ def count_a_log(
     console.print(f"Without a crash: {counted.log.good:,} requests of {file} counted. Plot: {printable_name(plot)}")
     if counted.doubt:
         console.print(counted.doubt)
-    console.print(str(counted.audit))
+    console.print(in_colour(counted.audit), soft_wrap=True)
     return counted
 
 

@@ -18,7 +18,6 @@ EXAMPLES = """examples:
   python -m labs room --no-browser --port 8765     on this port; print the address, and open no browser
   python -m labs room --play my-session            play a recording that the room has saved, as a page to hand on
 """
-PLAYED = "room.html"
 OPTIONS = ("stage", "nodes", "executors", "rate", "spare", "seed")  # of the room
 
 
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--play",
         type=Path,
         metavar="FOLDER",
-        help=f"start nothing: write the recording in this folder as one page, {PLAYED}, and open it",
+        help="start nothing: write the recording in this folder as one page, room.html, and open it",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
 
@@ -71,12 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def play(folder: Path, browser: bool) -> int:
     """Write the page of a recording into its folder, print its path, and open it."""
-    from labs.room.recording import load_recording
-    from labs.room.view import recording_page
+    from labs.room.recording import load_recording, write_page
 
-    recording = load_recording(folder)
-    page = ((folder if folder.is_dir() else folder.parent) / PLAYED).absolute()
-    page.write_text(recording_page(recording), encoding="utf-8")
+    page = write_page(load_recording(folder), (folder if folder.is_dir() else folder.parent).absolute())
     print(page)
     if browser and not webbrowser.open(page.as_uri()):
         print("no browser was found: open this file in one", file=sys.stderr)

@@ -3,7 +3,7 @@
     recording.json   {"version": 2, "title", "stage", "seconds", "frames": [[time, {key: value}], ...]}
     schedule.json    the strikes, in their order: [{"time", "do", and the order's arguments}]
     audit.json       the auditor's verdict, or null
-    room.html        a page that plays the recording; `python -m labs room --play FOLDER` writes it
+    room.html        a page that plays the recording in any browser, to hand on
 
 The first frame is the complete state; to get the state at a moment, apply the frames up to it. Guarantee: a recording
 has at most FRAMES frames. In a longer session pairs of frames are merged, old and new alike, so that it has fewer
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.evidence.auditor.audit import Audit
+from labs.room.published import recording_page
 from labs.room.state import BATCHES, BROKERS, DRIVERS, ENTRIES, EVIDENCE, KEYS, VERDICTS, State, empty_state
 
 LARGEST = 2**53  # beyond it, not every whole number can be represented in JavaScript
@@ -127,7 +128,7 @@ def fits(value: Any, shape: Any) -> bool:
 VERSION = 2
 FRAMES = 2_000
 GAP = 0.2  # seconds between two frames at first
-FILE = "recording.json"
+FILE, PLAYED = "recording.json", "room.html"
 HEAD: dict[str, Any] = {"version": WHOLE, "title": TEXT, "stage": TEXT, "seconds": NUMBER, "frames": list}
 
 # The time, and the changes as compressed JSON: as Python objects they would be 20 times as large.
@@ -208,6 +209,13 @@ def write_recording(recording: dict[str, Any], folder: Path) -> None:
     (folder / FILE).write_text(json.dumps(recording, separators=(",", ":"), ensure_ascii=False) + "\n", "utf-8")
 
 
+def write_page(recording: Mapping[str, Any], folder: Path) -> Path:
+    """Write the page that plays the recording into the folder, and return its path. Raises OSError."""
+    page = folder / PLAYED
+    page.write_text(recording_page(recording), "utf-8")
+    return page
+
+
 def load_recording(folder: str | Path) -> dict[str, Any]:
     """Read the recording of a folder, or of a file. Raises RecordingError."""
     path = Path(folder)
@@ -251,6 +259,7 @@ def save(name: str, recording: dict[str, Any], strikes: list[dict[str, Any]], au
     path = _folder(name)
     judged = audit.as_dict() if audit is not None else None
     write_recording(recording, path)
+    write_page(recording, path)
     (path / "schedule.json").write_text(json.dumps(strikes, indent=1) + "\n")
     (path / "audit.json").write_text(json.dumps(judged, indent=1) + "\n")
     return path

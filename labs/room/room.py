@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import queue
-import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from typing import Any
 
 from labs.evidence.auditor.audit import Audit
 from labs.room.orders import Orders, possible, rate_against, stage_against, why_not
-from labs.room.recording import FolderError, Recorder, save
+from labs.room.recording import PLAYED, FolderError, Recorder, save
 from labs.room.session import Ending, NotDone, Session
 from labs.room.state import State, changes, copied
 from labs.runs.staircase import EXACTLY_ONCE
@@ -224,8 +223,7 @@ class Room:
                 recording = self._recorder.recording(f"The operations room: {self._state['stage']['name']}")
                 audit = self.audit if self._session.over else None
                 folder = save(arguments["folder"], recording, self._session.chronicle.as_schedule(), audit)
-                named = shlex.quote(str(folder))
-                self._say(f"the recording is saved in {folder}; to play it: python -m labs room --play {named}")
+                self._say(f"the recording is saved in {folder}; {PLAYED} there plays it in any browser")
             else:
                 self._hands.carry_out(order, arguments)
         except (NotDone, FolderError) as error:

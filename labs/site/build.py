@@ -17,8 +17,8 @@ from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from labs.room.view import STILL as ROOM
-from labs.room.view import recording_script, view_script
+from labs.room.published import STILL as ROOM
+from labs.room.published import recording_script, view_script
 from labs.schedules import barrier_steps as barrier
 from labs.schedules.barrier_steps import STILL as BARRIER
 from labs.schedules.timeline import timeline
@@ -79,13 +79,17 @@ def build(target: Path, root: Path = ROOT, done: Callable[[int, int, str], None]
     template = Environment(loader=FileSystemLoader(HERE), autoescape=True).get_template("page.html.j2")
     index: list[dict[str, str]] = []
     scripts: set[str] = set()
+    rendered_pages: dict[Page, Rendered] = {}
     for number, page in enumerate(pages):
         done(number, len(pages), page.title)
-        rendered = render(page, root, targets)
+        rendered_pages[page] = render(page, root, targets)
+    questions = {page: rendered.questions for page, rendered in rendered_pages.items()}
+    for page, rendered in rendered_pages.items():
         scripts.update(needed := scripts_of(rendered.html))
         path = target / page.target
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(template.render(**_values(page, pages, rendered), scripts=needed), encoding="utf-8")
+        values = {**_values(page, pages, rendered), "questions": questions, "scripts": needed}
+        path.write_text(template.render(values), encoding="utf-8")
         index += [
             {"url": f"{page.target}#{each.anchor}", "page": page.title, "heading": each.heading, "text": each.text}
             for each in rendered.sections

@@ -189,6 +189,7 @@ class Section:
 class Rendered:
     html: str
     sections: list[Section]
+    questions: int  # that the page asks
 
 
 def render(page: Page, root: Path, targets: dict[PurePosixPath, PurePosixPath]) -> Rendered:
@@ -218,7 +219,7 @@ def render(page: Page, root: Path, targets: dict[PurePosixPath, PurePosixPath]) 
             image["alt"] = _what_is_seen(image)
     for wide in soup.select("pre, table"):
         wide["tabindex"] = "0"  # so that it can be scrolled with the keyboard
-    return Rendered(str(soup), list(_sections(soup)))
+    return Rendered(str(soup), list(_sections(soup)), len(soup.select("fieldset.question")))
 
 
 def _body(source: Path) -> str:

@@ -84,6 +84,40 @@ function centre() {
 centre();
 pages.addEventListener("toggle", centre);
 
+// --- answers: kept in this browser, so that a reader who comes back finds them, and in the list how far each page is
+const KEPT = "exactly-once-lab";
+const here = document.body.dataset.page;
+const answers = kept(); // page -> number of the question -> answer
+const forget = document.getElementById("forget");
+
+function kept() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT)) ?? {};
+  } catch {
+    return {}; // this browser keeps nothing
+  }
+}
+function note(number, value) {
+  (answers[here] ??= {})[number] = value;
+  try {
+    localStorage.setItem(KEPT, JSON.stringify(answers));
+  } catch {} // then the answers last as long as the page
+  showProgress();
+}
+function showProgress() {
+  for (const line of pages.querySelectorAll(".answered")) {
+    const { page, questions } = line.dataset;
+    const number = Math.min(Object.keys(answers[page] ?? {}).length, questions);
+    line.textContent = number ? `${number} of ${questions} questions` : "";
+  }
+  forget.hidden = !Object.keys(answers).length;
+}
+forget.addEventListener("click", () => {
+  localStorage.removeItem(KEPT);
+  location.reload();
+});
+showProgress();
+
 // --- questions: a prediction is noted, and answered where the lesson compares it; an exit ticket is marked at once
 function reply(line, text, right) {
   line.textContent = text;
@@ -92,8 +126,7 @@ function reply(line, text, right) {
 for (const question of document.querySelectorAll("fieldset.question")) {
   const { number, answer } = question.dataset;
   const said = JSON.parse(question.dataset.said);
-  question.addEventListener("change", (event) => {
-    const { value } = event.target;
+  function take(value) {
     const line = question.querySelector("[role=status]");
     if (value in said) reply(line, said[value], value === answer);
     else line.textContent = `Noted: ${value}. Read on.`;
@@ -101,7 +134,16 @@ for (const question of document.querySelectorAll("fieldset.question")) {
       reply(compared, JSON.parse(compared.dataset.said)[value], value === answer);
     }
     for (const fold of document.querySelectorAll(`details.answer[data-of="${number}"]`)) fold.open = true;
+  }
+  question.addEventListener("change", ({ target }) => {
+    take(target.value);
+    note(number, target.value);
   });
+  const before = [...question.querySelectorAll("input")].find((each) => each.value === answers[here]?.[number]);
+  if (before) {
+    before.checked = true;
+    take(before.value);
+  }
 }
 
 // --- code: a button that copies it

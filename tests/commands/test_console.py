@@ -2,9 +2,11 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
-from labs.commands.console import Bars, Lines, Remaining, bench_progress, plain_console
+from labs.commands.console import Bars, Lines, Remaining, bench_progress, in_colour, plain_console
+from labs.evidence.auditor.audit import Result, audit
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import Finding, Grade
 
@@ -47,6 +49,22 @@ def test_lines_are_not_padded_where_there_is_no_terminal(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "  window 0" in lines
     assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize(("no_colour", "red", "green"), [("", 1, 1), ("1", 0, 0)])
+def test_verdict_of_an_audit_is_coloured_in_a_terminal_and_nowhere_else(monkeypatch, capsys, no_colour, red, green):
+    twice = audit({(0, "a"): 7}, [Result(0, "a", 7)] * 2)
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setenv("TERM", "xterm")
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=80)
+    console.print(in_colour(twice))
+    console.print(in_colour(audit({(0, "a"): 7}, [Result(0, "a", 7)])))
+    assert text.getvalue().count("31minvalid") == red
+    assert text.getvalue().count("32mvalid") == green
+    assert "31m  duplicated           1" in text.getvalue() or no_colour
+    plain_console().print(in_colour(twice), soft_wrap=True)
+    assert capsys.readouterr().out == f"{twice}\n"
 
 
 def test_bars_fit_on_80_columns_and_show_their_numbers():

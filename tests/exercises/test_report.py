@@ -1,5 +1,7 @@
 """What a student is told about the scenarios that did not pass."""
 
+from bs4 import BeautifulSoup
+
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import Finding, Grade
 
@@ -18,3 +20,11 @@ def test_every_scenario_that_did_not_pass_is_told_and_each_hint_once():
     for line in ("killed early: lost: 17 of", "killed late: lost: 16 of", "no crash: doubled: 20 of"):
         assert line in text
     assert (text.count("hint: commit later"), text.count("hint: commit at all")) == (1, 1)
+
+
+def test_in_jupyter_its_verdicts_are_coloured_and_its_text_is_the_same():
+    passed = Finding(scenario="no crash", action="", grade=Grade.PASSED)
+    report = Report("commit_order", "<mine>.py", [passed, failed("killed", "lost", "the run failed  twice")])
+    soup = BeautifulSoup(report._repr_html_(), "html.parser")
+    assert [each.get_text() for each in soup.select("pre b")] == ["passed", "failed", "failed"]
+    assert soup.get_text() == str(report)

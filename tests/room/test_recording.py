@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from labs.room.picture import moving_picture
+from labs.room.published import RECORDINGS as PUBLISHED
+from labs.room.published import recording_page
 from labs.room.recording import (
     COUNTS,
     SHAPES,
@@ -21,7 +23,6 @@ from labs.room.recording import (
     write_recording,
 )
 from labs.room.state import KEYS, changes, empty_state
-from labs.room.view import RECORDINGS as PUBLISHED
 from labs.room.view import RoomView
 
 RECORDINGS = Path(__file__).parents[2] / PUBLISHED
@@ -188,6 +189,11 @@ def test_whatever_a_text_says_it_is_drawn(tmp_path, text):
 @pytest.mark.parametrize("file", sorted(RECORDINGS.glob("*.json")), ids=lambda file: file.stem)
 def test_published_recordings_can_be_played(file):
     assert load_recording(file)["frames"]
+
+
+def test_a_saved_session_is_also_a_page_that_plays_it(tmp_path):
+    folder = save(str(tmp_path / "session"), GOOD, [], None)
+    assert (folder / "room.html").read_text("utf-8") == recording_page(load_recording(folder))
 
 
 def test_a_folder_without_one_is_refused(tmp_path):

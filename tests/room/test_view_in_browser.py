@@ -13,9 +13,10 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
 from labs.equipment.waiting import eventually
+from labs.room.published import recording_page, recording_script, view_script
 from labs.room.recording import load_recording
 from labs.room.state import KEYS, NUMBERS, ORDERS, empty_state
-from labs.room.view import RoomView, first_and_last, recorded_room, recording_page, recording_script, view_script
+from labs.room.view import RoomView, first_and_last, recorded_room
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.long
@@ -305,6 +306,12 @@ def test_marks_that_would_overlap_are_one_mark(live):
     strikes = [{**one, "number": number, "time": time} for number, time in enumerate((7, 30, 30.5, 31, 50), 1)]
     browser = live({**state, "chronicle": strikes})
     assert texts(browser, ".eo-mark") == ["1", "2–4", "5"]
+    over = "const marks = [...document.querySelectorAll('.eo-mark')].map((each) => each.getBoundingClientRect());"
+    over += "return marks.filter((each, n) => n && each.left < marks[n - 1].right).length"
+    for width in (1280, 800):
+        browser.set_window_size(width, 900)
+        tell(browser, chronicle=[{**one, "number": n, "time": 2.0 * n} for n in range(1, 25)])
+        assert (browser.execute_script(over), len(texts(browser, ".eo-mark")) > 3) == (0, True), width
 
 
 @pytest.mark.parametrize(("width", "least", "most"), [(1920, 19, 21), (1280, 14, 16)])
@@ -322,6 +329,23 @@ def test_the_text_grows_with_the_page_and_by_hand_and_is_never_tiny(live, browse
     tiny = "return [...document.querySelectorAll('.eo-room *')].filter((e) => e.clientWidth && [...e.childNodes].some("
     tiny += "(n) => n.nodeType == 3) && parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.className)"
     assert browser.execute_script(tiny) == []
+
+
+ESSENTIAL = (".eo-verdict-word", ".eo-counts", ".eo-waits", ".eo-evidence", ".eo-chronicle")
+
+
+@pytest.mark.parametrize("shown", ["live", "played"])
+@pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1280, 800)])
+def test_verdict_counters_and_last_strikes_are_on_the_first_screen(request, browser, shown, width, height):
+    show = request.getfixturevalue(shown)
+    browser.set_window_size(width, height)
+    if shown == "live":
+        show(everything())
+    else:
+        seek(show(MARKER), 42.3)
+    foot = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom / innerHeight"
+    feet = {each: browser.execute_script(foot, each) for each in (*ESSENTIAL, ".eo-lives .eo-slots")}
+    assert {each: foot for each, foot in feet.items() if foot > 1} == {}
 
 
 def test_each_of_two_drivers_can_be_frozen(live):
@@ -355,6 +379,16 @@ def test_the_rate_is_sent_when_it_is_chosen_and_not_changed_under_the_hand(live)
     rate.send_keys(Keys.CONTROL, "a")
     rate.send_keys("-5", Keys.ENTER)
     assert sent(browser) == [{"do": "set-rate", "rate": -5}], "the room says why it refuses that"
+    tell(browser, traffic={"on": True, "rate": 40, "sent": 99, "per_second": 1.0})
+    assert rate.get_attribute("value") == "-5", "the room has not answered yet"
+    tell(browser, message="a rate of -5 is not possible; expected 0 to 5,000 records a second")
+    assert rate.get_attribute("value") == "40"
+    assert texts(browser, ".eo-message span") == ["a rate of -5 is not possible; expected 0 to 5,000 records a second"]
+    rate.send_keys(Keys.CONTROL, "a")
+    rate.send_keys("30", Keys.ENTER)
+    tell(browser, traffic={"on": True, "rate": 30, "sent": 100, "per_second": 1.0})
+    tell(browser, traffic={"on": True, "rate": 50, "sent": 101, "per_second": 1.0})
+    assert rate.get_attribute("value") == "50", "the field follows the room again"
 
 
 def press(browser, *keys: str) -> None:
@@ -530,8 +564,7 @@ def test_on_a_published_page_two_recordings_and_a_room_become_live(browser, tmp_
         end = "arguments[0].value = arguments[0].max; arguments[0].dispatchEvent(new Event('input'))"
         browser.execute_script(end, each)
         assert float(each.get_attribute("max") or 0) == load_recording(path)["seconds"]
-    browser.execute_async_script(DRAWN)
-    assert texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid so far"]
+    eventually(lambda: texts(browser, ".eo-verdict-word") == ["✓valid", "✕invalid", "✓valid so far"])
     assert (complaints(browser), findings_of_axe(browser)) == ([], [])
 
 

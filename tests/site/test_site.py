@@ -259,6 +259,15 @@ def test_a_recorded_session_of_the_room_plays_to_its_end(browser, site):
 
 
 @pytest.mark.long
+def test_front_page_plays_a_recording_from_its_first_kill(browser, site):
+    open_page(browser, site, "index.html")
+    wait_for(browser, "return document.querySelector('.eo-clock')?.textContent.startsWith('6.')")
+    assert browser.find_elements(By.CSS_SELECTOR, ".eo-chronicle li") == []
+    browser.execute_script("document.querySelector('.eo-play').click()")
+    wait_for(browser, "return document.querySelector('.eo-what')?.textContent.startsWith('driver 1 was killed')")
+
+
+@pytest.mark.long
 def test_a_page_that_plays_a_recording_that_is_not_there_is_refused(tmp_path):
     still = """<img data-room='{"recording": "lost"}' src="data:," alt="a room, and what was struck in it">"""
     front_page(tmp_path, f"# The lab\n\n{still}\n")
@@ -298,6 +307,24 @@ def test_a_prediction_is_noted_and_answered_where_the_lesson_compares_it(browser
     question.find_element(By.CSS_SELECTOR, "input[value='24']").send_keys(Keys.SPACE)
     assert compared.text == "24. You said so."
     assert compared.get_attribute("data-right") == "true"
+
+
+@pytest.mark.long
+def test_answers_are_kept_and_counted_in_the_list_of_lessons_until_they_are_forgotten(browser, site, soups):
+    open_page(browser, site, LESSON)
+    option = "fieldset.question[data-number='03-0'] input[value='8']"
+    browser.find_element(By.CSS_SELECTOR, option).send_keys(Keys.SPACE)
+    open_page(browser, site, "index.html")
+    answered = f".answered[data-page='{LESSON}']"
+    asked = len(soups[site / LESSON].select("fieldset.question"))
+    assert browser.find_element(By.CSS_SELECTOR, answered).text == f"1 of {asked} questions"
+    open_page(browser, site, LESSON)
+    assert browser.find_element(By.CSS_SELECTOR, option).is_selected()
+    assert browser.find_element(By.CSS_SELECTOR, ".compared").text.startswith("24. You said 8: ")
+    browser.execute_script("document.querySelector('#forget').click()")
+    wait_for(browser, f'return !document.querySelector("{option}:checked")')
+    assert not browser.find_element(By.CSS_SELECTOR, answered).is_displayed()
+    assert not browser.find_element(By.ID, "forget").is_displayed()
 
 
 @pytest.mark.long

@@ -20,6 +20,15 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+GROUNDS = {"valid": "#00694c", "passed": "#00694c", "invalid": "#a83f00", "failed": "#a83f00"}
+
+
+def badge(verdict: str) -> str:
+    """Return HTML for a verdict on a coloured ground, which can be read on a light page and on a dark one."""
+    ground = GROUNDS.get(verdict, "#57606a")
+    return f'<b style="color:#fff;background:{ground};box-shadow:0 0 0 2px {ground}">{escape(verdict)}</b>'
+
+
 class Fate(StrEnum):
     """What became of a result. Each record beyond the first of its window and IP is duplicated."""
 
@@ -160,7 +169,7 @@ class Audit:
         for anomaly in self._found():
             words = "<br>".join([f"<i>{escape(anomaly.meaning)}</i>", *map(escape, self.examples[anomaly])])
             rows.append(text.format(anomaly.name) + number.format(self.counts[anomaly]) + text.format(words))
-        caption = f"audit: <b>{self.verdict}</b>" + (f" ({escape(self.reason)})" if self.reason else "")
+        caption = f"audit: {badge(self.verdict)}" + (f" ({escape(self.reason)})" if self.reason else "")
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f'<table><caption style="text-align:left">{caption}</caption><tbody>{body}</tbody></table>'
 

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from labs.equipment.plain_text import one_line, plain
+from labs.evidence.auditor.verdict import badge
 from labs.exercises.checker.scenario import Exercise, Finding, Grade
 
 LONGEST = 24  # lines
@@ -92,6 +94,8 @@ def _bad(event: dict[str, Any]) -> bool:
 WIDTH = 118
 WHAT_IS_COUNTED = "lost and doubled: results, one per window and IP, however many records repeat one"
 MARKS = {Grade.PASSED: "green", Grade.FAILED: "red", Grade.UNKNOWN: "yellow", Grade.NOT_RUN: "dim"}
+# In the table, and in the last line.
+VERDICT = re.compile(r"(?<=  )(?:passed|failed|unknown)(?=  )|^(?:passed|failed|unknown)(?= in \d+ s$)", re.MULTILINE)
 # Endings before the exercise's function was called: they concern the file, not the scenario.
 NEVER_RAN = ("syntax error", "import error", "missing", "signature")
 EXIT_CODES = {Grade.PASSED: 0, Grade.FAILED: 1, Grade.UNKNOWN: 2}
@@ -217,6 +221,10 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the text with its verdicts in colour."""
+        return f"<pre>{VERDICT.sub(lambda verdict: badge(verdict[0]), escape(str(self)))}</pre>"
 
 
 def _explain(finding: Finding) -> list[Any]:

@@ -84,7 +84,13 @@ function playerPart(room, recording) {
   slider.addEventListener("input", () => show(Number(slider.value)));
   onPress(next, () => step(strikes.find((time) => time > at)));
   onPress(previous, () => step(strikes.findLast((time) => time < at)));
-  return { element, keys: [], draw() {}, begin: () => show(0), end: pause };
+  return { element, keys: [], draw() {}, begin: (strike) => show(justBefore(frames, strike)), end: pause };
+}
+
+// A second before the first strike of a name; the start if there is none.
+function justBefore(frames, strike) {
+  const first = frames.find(([, { chronicle = [] }]) => chronicle.some((each) => each.strike === strike));
+  return first ? first[0] - 1 : 0;
 }
 
 // The times at which each strike first appears in the chronicle.

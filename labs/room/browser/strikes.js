@@ -1,14 +1,14 @@
-// --- Bottom: the strikes on an axis of time, and their consequences
+// --- Above the log: the strikes on an axis of time, and their consequences; the newest is the log's caption
 
 const SHORTEST = 60; // seconds that the axis shows at least
-const NEAR = 3; // percent of the axis, within which marks would overlap
+const widest = ({ number }) => 0.9 + 0.55 * (2 * `${number}`.length + 1); // em: a mark such as 10–12
 
 // Groups strikes whose marks would overlap; each group has one mark: 3–5.
-function together(chronicle, left) {
+function together(chronicle, left, em) {
   const groups = [];
   for (const each of chronicle) {
     const last = groups.at(-1);
-    if (last && left(each.time) - left(last[0].time) < NEAR) last.push(each);
+    if (last && left(each.time) - left(last[0].time) < em * widest(each)) last.push(each);
     else groups.push([each]);
   }
   return groups;
@@ -37,10 +37,11 @@ function strikesPart(room) {
     draw({ time, chronicle }) {
       const span = Math.max(SHORTEST, room.seconds ?? time);
       const left = (at) => (100 * Math.min(at, span)) / span;
+      const em = (100 * parseFloat(getComputedStyle(axis).fontSize)) / axis.clientWidth; // in percent of the axis
       now.style.left = `${decimal(left(time))}%`;
       say(from, filled(texts.strike, { time: 0 }));
       say(to, filled(texts.strike, { time: rounded(span) }));
-      keep(marks, together(chronicle, left), (group) => group[0].number, () => made("span", { class: "eo-mark" }), (node, group) => {
+      keep(marks, together(chronicle, left, em), (group) => group[0].number, () => made("span", { class: "eo-mark" }), (node, group) => {
         const [first, last] = [group[0], group.at(-1)];
         node.style.left = `${decimal(left(first.time))}%`;
         say(node, first === last ? first.number : `${first.number}–${last.number}`);

@@ -190,10 +190,13 @@ function stagePart(room) {
 function trafficPart(room) {
   const { texts, orders, most_rate } = room.words;
   const toggle = orderButton(room, ["start-traffic", "stop-traffic"]);
-  const rate = made("input", { type: "number", class: "eo-rate", min: "0", max: `${most_rate}`, "aria-label": orders["set-rate"].hint });
+  const rate = made("input", { type: "number", class: "eo-rate", min: "0", max: `${most_rate}`, step: "any", "aria-label": orders["set-rate"].hint });
+  let [typing, waits, before] = [false, false, {}]; // waits: for the room's answer
+  rate.addEventListener("input", () => ([typing, waits] = [true, false]));
   rate.addEventListener("change", () => {
-    // The room refuses a rate that it cannot have, and says why.
-    if (rate.value) room.send({ do: "set-rate", rate: Number(rate.value) });
+    typing = waits = rate.value !== "";
+    if (waits) room.send({ do: "set-rate", rate: Number(rate.value) });
+    else room.redraw("traffic");
   });
   const asked = made("span", { class: "eo-soft eo-asked" });
   const finish = orderButton(room, ["finish"]);
@@ -203,11 +206,15 @@ function trafficPart(room) {
   const row = made("div", { class: "eo-row" }, made("div", { class: "eo-row eo-orders" }, toggle, label), asked, made("div", { class: "eo-row eo-orders eo-end" }, finish, folder, save));
   return {
     element: part("traffic", texts.traffic, row),
-    keys: ["traffic", "possible"],
+    keys: ["traffic", "possible", "message"],
     draw(state) {
       allow(room, toggle, state, { state: state.traffic.on ? "on" : "off" });
       for (const button of [finish, save]) allow(room, button, state);
-      if (rate.getRootNode().activeElement !== rate) rate.value = state.traffic.rate;
+      // The room takes a rate, or says why it does not. Then the field shows the room's rate.
+      const { traffic, message } = state;
+      if (waits && (traffic.rate !== before.rate || (message && message !== before.message))) typing = waits = false;
+      before = { rate: traffic.rate, message };
+      if (!typing && rate.value !== `${traffic.rate}`) rate.value = traffic.rate;
       say(asked, filled(state.traffic.on ? texts.traffic_on : texts.traffic_off, state.traffic));
     },
   };

@@ -48,7 +48,7 @@ function render({ model, el }) {
   const box = (name, ...names) => made("div", { class: name }, ...names.flatMap((each) => parts[each]?.element ?? []));
   parts.work = { element: box("eo-work", "batches", "rates"), keys: [], draw() {} };
   const top = box("eo-top", "intro", "traffic", "verdict", "evidence", "stage");
-  const body = made("div", { class: "eo-body" }, box("eo-left", "lives"), box("eo-right", "log", "work", "strikes"));
+  const body = made("div", { class: "eo-body" }, box("eo-left", "lives"), box("eo-right", "strikes", "log", "work"));
   root.append(made("div", { class: "eo-inner" }, made("div", { class: "eo-sheet" }, box("eo-bar", "player"), top, body), parts.messages.element));
 
   function draw() {
@@ -76,7 +76,7 @@ function render({ model, el }) {
   listeners.push(["change:live", takeLive]);
   model.on("change:live", takeLive);
   el.append(root);
-  parts.player?.begin();
+  parts.player?.begin(model.get("start"));
   return () => {
     cancelAnimationFrame(frame);
     Object.values(parts).forEach((each) => each.end?.());

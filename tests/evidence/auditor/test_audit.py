@@ -558,7 +558,7 @@ def test_the_dictionary_is_ready_for_json():
 def test_an_unknown_verdict_is_always_shown_with_its_reason():
     judged = audit(EXPECTED, [], reader_error="<no broker>")
     assert str(judged).startswith("audit: unknown (<no broker>; 0 of 3 expected results were read)\n")
-    assert "<b>unknown</b> (&lt;no broker&gt;; 0 of 3 expected results were read)" in judged._repr_html_()
+    assert ">unknown</b> (&lt;no broker&gt;; 0 of 3 expected results were read)" in judged._repr_html_()
     assert "()" not in audit(EXPECTED, CLEAN)._repr_html_()
 
 
