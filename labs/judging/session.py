@@ -11,17 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaException, Message, Producer
 
 from labs.engines.engine import Work
-from labs.equipment.topics import end_offsets
+from labs.equipment.plain_text import one_line
+from labs.equipment.topics import admin, end_offsets
 from labs.evidence.auditor.verdict import Audit
 from labs.evidence.readers.results import PATIENCE, position, read_to_end, wait_until_decided
 from labs.evidence.readers.watcher import Tail
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
 from labs.judging.job import Job, RunningJob
-from labs.judging.strikes import ANSWER, WRITE, Aim, Strike
+from labs.judging.strikes import ANSWER, COMMIT, WRITE, Aim, Strike
 from labs.judging.workload import Input, Output, Reading, Workload
 from labs.runs.engine_run import STEADY_SECONDS, halves, slices
 from labs.runs.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
@@ -131,6 +132,7 @@ class JobSession(EngineSession):
         self.workload, self.patience = workload, patience
         self.strikes: list[Strike] = []
         self.samples: list[tuple[float, int]] = []
+        self.sent = 0  # records of the judge in the source topic, and the ends of its transactions
         self._proxy, self.endings = proxy, Endings(job.name)
         super().__init__(job, work, partitions=workload.partitions)
 
@@ -166,6 +168,18 @@ class JobSession(EngineSession):
     def is_done(self) -> bool:
         """Whether the results of all closing records are committed."""
         return self.workload.last <= self.watcher.distinct
+
+    def send_aborted(self) -> None:
+        """Send records in a transaction, and abort it: only a job that reads uncommitted records sees them."""
+        servers, name = self.work.bootstrap_servers, f"{self.work.name}-aborted"
+        producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "client.id": SOURCE_CLIENT})
+        producer.init_transactions(TO_FLUSH)
+        producer.begin_transaction()
+        for record in self.workload.aborted:
+            producer.produce(self.work.source_topic, record.value, record.key, record.partition)
+        producer.flush(TO_FLUSH)
+        producer.abort_transaction(TO_FLUSH)
+        self.sent += len(self.workload.aborted) + len({record.partition for record in self.workload.aborted})
 
     def strike(self, aim: Aim) -> None:
         """Wait for the moment, strike, and note what became of it. Raises EngineStopped."""
@@ -204,14 +218,17 @@ class JobSession(EngineSession):
     def _kill(self, aim: Aim) -> str:
         struck = True
         if aim.before == ANSWER:
-            struck = self._drop_an_answer()
+            struck = self._drop_an_answer(Request.PRODUCE)
+        elif aim.before == COMMIT:
+            struck = self._drop_an_answer(Request.END_TXN, Request.OFFSET_COMMIT)
         elif aim.before == WRITE:
             struck = bool(self._hold(Request.PRODUCE, cut_client=False))
         self.kill()
         self.disarm()
         self.start()
         when = f"before {aim.before}" if aim.before else "at the first sight of new results"
-        told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a write through the proxy"
+        sought = "commit" if aim.before == COMMIT else "write"
+        told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a {sought} through the proxy"
         return f"{told}; {self._committed:,} results were committed"
 
     def _pause(self, aim: Aim) -> str:
@@ -256,11 +273,11 @@ class JobSession(EngineSession):
         what = "killed with its commit held back" if held else "killed; it ended no transaction"
         return f"{what}; away for {AWAY:g} s"
 
-    def _drop_an_answer(self) -> bool:
-        """Drop the answer to the job's next records, give the readers time to see them; tell whether there were any."""
+    def _drop_an_answer(self, *kinds: Request) -> bool:
+        """Drop the answer to the next request of these kinds, give the readers time; tell whether there was one."""
         assert self._proxy, "drawn only with a proxy"
-        lost = self._proxy.drop_next_response(Request.PRODUCE, cut=False, not_client_id=SOURCE_CLIENT)
-        struck = self._wait_until(lost.struck.is_set)
+        lost = [self._proxy.drop_next_response(kind, cut=False, not_client_id=SOURCE_CLIENT) for kind in kinds]
+        struck = self._wait_until(lambda: any(each.struck.is_set() for each in lost))
         self.idle(TO_SEE)
         return struck
 
@@ -293,6 +310,7 @@ class JobSession(EngineSession):
 
     def _send_one(self) -> None:
         record = self._unsent.pop()
+        self.sent += 1
         try:
             self._producer.produce(self.work.source_topic, record.value, record.key, record.partition)
         except BufferError:
@@ -313,8 +331,10 @@ def run_job(
 
     If the job stops, the audit's reason says so.
     """
+    before = _topics(work)
     session, parts, error = JobSession(job, work, workload, proxy, patience), slices(workload.inputs, len(aims)), None
     try:
+        session.send_aborted()
         session.start()
         for number, (aim, part) in enumerate(zip(aims, parts, strict=False), start=1):
             at_once, steady = halves(part)
@@ -333,8 +353,8 @@ def run_job(
     session.sample()
     for remark in session.endings.remarks():
         job.remark(remark)
-    if foreign := _foreign_records(session):
-        job.remark(foreign)
+    for remark in filter(None, (_foreign_records(session), _other_topics(work, _topics(work) - before))):
+        job.remark(remark)
     audit = workload.audit(read(work, session.watcher.outputs, error))
     return JobRun(job.command, session.strikes, seconds, audit, job.remarks, session.samples)
 
@@ -351,6 +371,17 @@ def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:
 
 def _foreign_records(session: JobSession) -> str:
     """Tell of records in the source topic that the judge did not send."""
-    sent = len(session.workload.inputs) + len(session.workload.closing)
-    there = sum(end_offsets(session.work.bootstrap_servers, session.work.source_topic).values())
-    return f"it wrote into its source topic, which has {there - sent:,} records too many" if there > sent else ""
+    more = sum(end_offsets(session.work.bootstrap_servers, session.work.source_topic).values()) - session.sent
+    return f"it wrote into its source topic, which has {more:,} records too many" if more > 0 else ""
+
+
+def _topics(work: Work) -> set[str]:
+    with admin(work.bootstrap_servers) as client:
+        return {name for name in map(str, client.list_topics()) if not name.startswith("__")}
+
+
+def _other_topics(work: Work, new: set[str]) -> str:
+    """Tell of records in topics that were not there before, and that are not those of the contract."""
+    others = sorted(new - {work.source_topic, work.sink_topic})
+    written = [name for name in others if any(end_offsets(work.bootstrap_servers, name).values())]
+    return f"it wrote into topics that are not read: {one_line(', '.join(written))}" if written else ""

@@ -38,7 +38,7 @@ def test_a_copy_in_transactions_is_valid_and_its_control_is_doubled():
     found = judge_example("copy_transactional", records=2_000, control=example("copy_auto_commit"))
     assert found.valid, found
     assert found.control.audit.counts[DOUBLED] > 0
-    assert [strike.kind for strike in found.job.strikes] == ["kill"] * 3
+    assert [strike.kind for strike in found.job.strikes] == ["kill"] * 4
 
 
 @pytest.mark.long
@@ -125,6 +125,30 @@ def test_a_job_that_writes_without_end_is_stopped():
     found = judge([sys.executable, "-c", FLOOD], records=40, kills=1, patience=60)
     assert found.verdict is Verdict.INVALID
     assert "records, where 42 are expected" in found.reason
+
+
+OTHER_TOPIC = """
+import os, confluent_kafka
+producer = confluent_kafka.Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+for topic in (os.environ["SOURCE_TOPIC"], "a-topic-of-its-own"):
+    producer.produce(topic, "where nobody looks")
+producer.flush()
+input()
+"""
+
+
+@pytest.mark.long
+def test_what_a_job_writes_elsewhere_is_a_remark():
+    found = judge([sys.executable, "-c", OTHER_TOPIC], records=4_000, kills=1)  # ends at once, so it runs three times
+    assert "it wrote into its source topic, which has 3 records too many" in found.job.remarks
+    assert "it wrote into topics that are not read: a-topic-of-its-own" in found.job.remarks
+
+
+def test_a_script_that_may_not_be_executed_is_told_from_one_that_is_not_there(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text("print('hello')")
+    with pytest.raises(ValueError, match=r"job\.py is not executable: name its interpreter, .* or chmod \+x it"):
+        judge([str(script)])
 
 
 @pytest.mark.parametrize(
