@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
             patience=arguments.patience or PATIENCE,
             say=say,
         )
+    except SystemExit:  # of rich, when the reader of the progress has ended; its exit code would mean "invalid", too
+        return UNKNOWN
     except Exception as error:  # whatever it is: 1, the exit code of a traceback, would mean that the job is invalid
         if os.environ.get("LABS_TRACEBACK"):
             raise

@@ -29,6 +29,7 @@ from labs.runs.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, Engin
 
 PAUSE, SLOW, LATE, AWAY = 5.0, 3.0, 3.0, 16.0  # seconds
 TO_BE_HELD = 10.0  # seconds to wait for a request that is to be held back
+TO_END = 3.0  # seconds in which a job with transactions ends one
 TO_READ = 1.0  # seconds until the readers have what a job wrote before its end
 TO_FOLLOW = 5.0  # seconds that other results may come behind those of the closing records
 TO_FLUSH = 120.0  # seconds for Kafka to take the input
@@ -219,8 +220,8 @@ class JobSession(EngineSession):
         struck = True
         if aim.before == ANSWER:
             struck = self._drop_an_answer(Request.PRODUCE)
-        elif aim.before == COMMIT:
-            struck = self._drop_an_answer(Request.END_TXN, Request.OFFSET_COMMIT)
+        elif aim.before == COMMIT:  # first that of a transaction: it is what a job with transactions may note too late
+            struck = self._drop_an_answer(Request.END_TXN, TO_END) or self._drop_an_answer(Request.OFFSET_COMMIT)
         elif aim.before == WRITE:
             struck = bool(self._hold(Request.PRODUCE, cut_client=False))
         self.kill()
@@ -273,11 +274,12 @@ class JobSession(EngineSession):
         what = "killed with its commit held back" if held else "killed; it ended no transaction"
         return f"{what}; away for {AWAY:g} s"
 
-    def _drop_an_answer(self, *kinds: Request) -> bool:
-        """Drop the answer to the next request of these kinds, give the readers time; tell whether there was one."""
+    def _drop_an_answer(self, kind: Request, seconds: float = TO_BE_HELD) -> bool:
+        """Drop the answer to the job's next request of a kind, give the readers time; tell whether there was one."""
         assert self._proxy, "drawn only with a proxy"
-        lost = [self._proxy.drop_next_response(kind, cut=False, not_client_id=SOURCE_CLIENT) for kind in kinds]
-        struck = self._wait_until(lambda: any(each.struck.is_set() for each in lost))
+        lost = self._proxy.drop_next_response(kind, cut=False, not_client_id=SOURCE_CLIENT)
+        struck = self._wait_until(lost.struck.is_set, seconds)
+        self.disarm()
         self.idle(TO_SEE)
         return struck
 
@@ -287,9 +289,9 @@ class JobSession(EngineSession):
         held = self._proxy.hold_next_request(kind, cut_client=cut_client, not_client_id=SOURCE_CLIENT)
         return held if self._wait_until(held.struck.is_set) else None
 
-    def _wait_until(self, reached: Callable[[], bool]) -> bool:
+    def _wait_until(self, reached: Callable[[], bool], seconds: float = TO_BE_HELD) -> bool:
         began = self.now
-        while not reached() and self.now - began < TO_BE_HELD:
+        while not reached() and self.now - began < seconds:
             self.tick()
         return reached()
 

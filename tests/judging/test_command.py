@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
 from xml.etree import ElementTree
 
@@ -83,6 +85,14 @@ def test_a_reader_of_the_output_that_ends_changes_no_verdict(judged, monkeypatch
         with pytest.raises(BrokenPipeError):  # what was not printed is still in there
             broken.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
+
+
+def test_a_reader_of_the_progress_that_ends_is_unknown():
+    program = "import sys, labs.judge; from labs.commands.main import main; "
+    program += "labs.judge.judge = lambda *_, say, **__: say('strike 1 of 4'); sys.exit(main(['judge', '--', 'true']))"
+    command = shlex.join([sys.executable, "-c", program])
+    ran = subprocess.run(["sh", "-c", f"({command} 2>&1; echo $? >&3) 3>&2 | true"], capture_output=True, text=True)
+    assert ran.stderr == "2\n"
 
 
 def test_a_long_judgement_is_printed_to_its_end(judged, capsys):
