@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import psutil
 import pytest
 
 from labs.commands.main import main
+from labs.equipment.jars import broker_jars
 from labs.equipment.topics import admin
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.verdict import Anomaly, Verdict
@@ -17,11 +21,32 @@ from labs.judging import job
 
 EXAMPLES = Path(job.__file__).with_name("examples")
 DOUBLED, LOST, TORN = Anomaly.DUPLICATE, Anomaly.LOST, Anomaly.TORN_BATCH
+RIGHT = [
+    *("copy_transactional", "transfer_transactional", "count_transactional", "copy_position_in_sink"),
+    *("copy_kafka_python", "copy_aiokafka"),
+]
 WRONG = [
     ("transfer_two_transactions", {"records": 400}, TORN),
     ("transfer_auto_commit", {}, DOUBLED),
     ("count_write_first", {}, DOUBLED),
     ("copy_auto_commit", {"kills": 1, "faults": ("kill", "pause", "outage")}, DOUBLED),
+    ("copy_offset_in_file", {}, DOUBLED),
+    ("copy_offsets_outside", {}, DOUBLED),
+    ("copy_idempotent", {}, DOUBLED),
+    ("copy_read_uncommitted", {}, Anomaly.PHANTOM),
+    ("copy_with_threads", {}, Anomaly.NONMONOTONIC),
+    ("count_state_in_memory", {}, Anomaly.UNDERCOUNT),
+]
+IN_OTHER_LANGUAGES = [
+    ("Copy.java", None),
+    ("CopyAutoCommit.java", DOUBLED),
+    ("go/copy_transactional.go", None),
+    ("go/copy_at_least_once.go", DOUBLED),
+    ("copy_transactional.js", None),
+    ("transfer_transactional.js", None),
+    ("copy_at_least_once.js", DOUBLED),
+    ("transfer_two_sends.js", TORN),
+    ("copy_kcat.sh", DOUBLED),
 ]
 
 
@@ -29,7 +54,27 @@ def example(name):
     return [sys.executable, str(EXAMPLES / f"{name}.py")]
 
 
+def in_its_language(name, directory):
+    """Return the command for an example that is not in Python; skip the test without its compiler or its library."""
+    file, kind = EXAMPLES / name, Path(name).suffix
+    needs = {".java": "java", ".go": "go", ".js": "node", ".sh": "kcat"}[kind]
+    if not shutil.which(needs):
+        pytest.skip(f"there is no {needs}")
+    if kind == ".java":
+        return ["java", "-cp", os.pathsep.join(map(str, broker_jars())), str(file)]
+    if kind == ".js":
+        if subprocess.run(["node", "-e", 'require("kafkajs")']).returncode:
+            pytest.skip("node finds no kafkajs: npm install kafkajs, and set NODE_PATH")
+        return ["node", str(file)]
+    if kind == ".go":
+        subprocess.run(["go", "build", "-o", directory / "job", file.name], cwd=file.parent, check=True)
+        return [str(directory / "job")]
+    return [str(file)]
+
+
 def judge_example(name, **options):
+    if "aiokafka" in (EXAMPLES / f"{name}.py").read_text():
+        pytest.importorskip("aiokafka")
     return judge(example(name), workload=name.partition("_")[0], **options)
 
 
@@ -51,7 +96,7 @@ def test_a_copy_that_commits_first_loses_records_and_is_no_control():
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", ["copy_transactional", "transfer_transactional", "count_transactional"])
+@pytest.mark.parametrize("name", RIGHT)
 def test_right_jobs_are_valid(name, seed):
     found = judge_example(name, seed=seed)
     assert found.valid, found
@@ -63,6 +108,16 @@ def test_wrong_jobs_are_caught_for_their_reason(name, options, anomaly):
     found = judge_example(name, **options)
     assert found.verdict is Verdict.INVALID, found
     assert found.job.audit.counts[anomaly] > 0, found
+
+
+@pytest.mark.long
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "anomaly"), IN_OTHER_LANGUAGES, ids=[name for name, _ in IN_OTHER_LANGUAGES])
+def test_jobs_in_other_languages_are_judged_alike(name, anomaly, tmp_path):
+    workload = "transfer" if name.startswith("transfer") else "copy"
+    found = judge(in_its_language(name, tmp_path), workload=workload)
+    assert found.verdict is (Verdict.INVALID if anomaly else Verdict.VALID), found
+    assert not anomaly or found.job.audit.counts[anomaly] > 0, found
 
 
 @pytest.mark.long
