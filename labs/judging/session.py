@@ -386,4 +386,4 @@ def _other_topics(work: Work, new: set[str]) -> str:
     """Tell of records in topics that were not there before, and that are not those of the contract."""
     others = sorted(new - {work.source_topic, work.sink_topic})
     written = [name for name in others if any(end_offsets(work.bootstrap_servers, name).values())]
-    return f"it wrote into topics that are not read: {one_line(', '.join(written))}" if written else ""
+    return f"records are in new topics, which are not read: {one_line(', '.join(written))}" if written else ""

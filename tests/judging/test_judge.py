@@ -26,11 +26,11 @@ RIGHT = [
     *("copy_kafka_python", "copy_aiokafka"),
 ]
 WRONG = [
-    ("transfer_two_transactions", {"records": 400}, TORN),
+    ("copy_offset_in_file", {}, DOUBLED),
+    ("transfer_two_transactions", {"records": 400, "kills": 8}, TORN),  # each kill has an even chance to tear
     ("transfer_auto_commit", {}, DOUBLED),
     ("count_write_first", {}, DOUBLED),
     ("copy_auto_commit", {"kills": 1, "faults": ("kill", "pause", "outage")}, DOUBLED),
-    ("copy_offset_in_file", {}, DOUBLED),
     ("copy_offsets_outside", {}, DOUBLED),
     ("copy_idempotent", {}, DOUBLED),
     ("copy_read_uncommitted", {}, Anomaly.PHANTOM),
@@ -115,7 +115,7 @@ def test_wrong_jobs_are_caught_for_their_reason(name, options, anomaly):
 @pytest.mark.parametrize(("name", "anomaly"), IN_OTHER_LANGUAGES, ids=[name for name, _ in IN_OTHER_LANGUAGES])
 def test_jobs_in_other_languages_are_judged_alike(name, anomaly, tmp_path):
     workload = "transfer" if name.startswith("transfer") else "copy"
-    found = judge(in_its_language(name, tmp_path), workload=workload)
+    found = judge(in_its_language(name, tmp_path), workload=workload, patience=20 if name == "copy_kcat.sh" else 120)
     assert found.verdict is (Verdict.INVALID if anomaly else Verdict.VALID), found
     assert not anomaly or found.job.audit.counts[anomaly] > 0, found
 
@@ -196,7 +196,7 @@ input()
 def test_what_a_job_writes_elsewhere_is_a_remark():
     found = judge([sys.executable, "-c", OTHER_TOPIC], records=4_000, kills=1)  # ends at once, so it runs three times
     assert "it wrote into its source topic, which has 3 records too many" in found.job.remarks
-    assert "it wrote into topics that are not read: a-topic-of-its-own" in found.job.remarks
+    assert "records are in new topics, which are not read: a-topic-of-its-own" in found.job.remarks
 
 
 def test_a_script_that_may_not_be_executed_is_told_from_one_that_is_not_there(tmp_path):
