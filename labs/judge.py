@@ -100,5 +100,6 @@ def _kafka(bootstrap_servers: str | None, nodes: int) -> Iterator[tuple[str, Pro
     if bootstrap_servers:
         yield bootstrap_servers, None
     else:
-        with proxied_broker(nodes=nodes) as (_, proxy):
+        # As in most Kafkas, a topic appears when a job writes into it: a remark then names it.
+        with proxied_broker(nodes=nodes, settings={"auto.create.topics.enable": "true"}) as (_, proxy):
             yield proxy.bootstrap_servers, proxy

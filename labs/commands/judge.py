@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
             patience=arguments.patience or PATIENCE,
             say=say,
         )
+    except SystemExit:  # of rich, when the reader of the progress has ended; its exit code would mean "invalid", too
+        return UNKNOWN
     except Exception as error:  # whatever it is: 1, the exit code of a traceback, would mean that the job is invalid
         if os.environ.get("LABS_TRACEBACK"):
             raise
@@ -91,7 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
         return UNKNOWN
     _write(found, reports)
     told = json.dumps(found.as_dict(), indent=1) if arguments.json else str(found)
-    print("\n".join(map(plain, told.split("\n"))))  # line by line, since `plain` cuts a long text
+    try:
+        print("\n".join(map(plain, told.split("\n"))), flush=True)  # line by line, since `plain` cuts a long text
+    except BrokenPipeError:  # the reader of the output has ended, which changes no verdict
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return found.exit_code
 
 

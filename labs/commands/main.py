@@ -87,7 +87,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         check_directory()
         with ended_as_by_ctrl_c():
-            return module.run(arguments)
+            code = module.run(arguments)
+            sys.stdout.flush()  # what Python itself flushes at its end, it fails to with a traceback
+            return code
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return INTERRUPTED

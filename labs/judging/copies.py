@@ -28,6 +28,7 @@ class Copy:
         self._records = [self._record(index, random) for index in range(records)]
         self.inputs = list(self._records)
         self.closing = [self._close(partition) for partition in range(partitions)]
+        self.aborted = [Input(each, b"aborted", f"{each},aborted".encode()) for each in range(partitions)]
         self.last = {self._numbers[record.value] for record in self.closing}
 
     def _record(self, index: int, random: Random) -> Input:

@@ -24,6 +24,7 @@ from labs.pipeline.records import (
     source_value,
 )
 
+ABORTED_IP = "10.0.0.1"  # no record of the log has it
 CLIENTS, RATE = 100, 200.0  # different IPs, and requests per second of event time
 
 
@@ -48,6 +49,7 @@ class Count:
         self.due |= dict.fromkeys(waiting, len(log))
         self.closing = [Input(0, CLOSING_IP.encode(), source_value(latest + CLOSING_DELAY_MS, CLOSING_IP))]
         end = max((start for start, _ in self._expected), default=0)
+        self.aborted = [Input(0, ABORTED_IP.encode(), source_value(log[0][0], ABORTED_IP))]
         self.last = {key for key in self._expected if key[0] == end}
 
     def result_of(self, output: Output) -> Key | None:

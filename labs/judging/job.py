@@ -53,9 +53,12 @@ class Job:
 
     def __init__(self, command: Sequence[str], name: str = "the job"):
         if not command or not shutil.which(command[0]):
-            raise CommandNotFound(
-                f"there is no program {one_line(command[0]) if command else ''!r}; expected a command"
-            )
+            program = one_line(command[0]) if command else ""
+            if command and os.path.isfile(command[0]):
+                raise CommandNotFound(
+                    f"{program} is not executable: name its interpreter, as in `python3 {program}`, or chmod +x it"
+                )
+            raise CommandNotFound(f"there is no program {program!r}; expected a command")
         self.name, self.command = name, list(command)
         self.remarks: list[str] = []
 

@@ -11,23 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaException, Message, Producer
 
 from labs.engines.engine import Work
-from labs.equipment.topics import end_offsets
+from labs.equipment.plain_text import one_line
+from labs.equipment.topics import admin, end_offsets
 from labs.evidence.auditor.verdict import Audit
 from labs.evidence.readers.results import PATIENCE, position, read_to_end, wait_until_decided
 from labs.evidence.readers.watcher import Tail
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
 from labs.judging.job import Job, RunningJob
-from labs.judging.strikes import ANSWER, WRITE, Aim, Strike
+from labs.judging.strikes import ANSWER, COMMIT, WRITE, Aim, Strike
 from labs.judging.workload import Input, Output, Reading, Workload
 from labs.runs.engine_run import STEADY_SECONDS, halves, slices
 from labs.runs.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
 
 PAUSE, SLOW, LATE, AWAY = 5.0, 3.0, 3.0, 16.0  # seconds
 TO_BE_HELD = 10.0  # seconds to wait for a request that is to be held back
+TO_END = 3.0  # seconds in which a job with transactions ends one
 TO_READ = 1.0  # seconds until the readers have what a job wrote before its end
 TO_FOLLOW = 5.0  # seconds that other results may come behind those of the closing records
 TO_FLUSH = 120.0  # seconds for Kafka to take the input
@@ -131,6 +133,7 @@ class JobSession(EngineSession):
         self.workload, self.patience = workload, patience
         self.strikes: list[Strike] = []
         self.samples: list[tuple[float, int]] = []
+        self.sent = 0  # records of the judge in the source topic, and the ends of its transactions
         self._proxy, self.endings = proxy, Endings(job.name)
         super().__init__(job, work, partitions=workload.partitions)
 
@@ -166,6 +169,18 @@ class JobSession(EngineSession):
     def is_done(self) -> bool:
         """Whether the results of all closing records are committed."""
         return self.workload.last <= self.watcher.distinct
+
+    def send_aborted(self) -> None:
+        """Send records in a transaction, and abort it: only a job that reads uncommitted records sees them."""
+        servers, name = self.work.bootstrap_servers, f"{self.work.name}-aborted"
+        producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "client.id": SOURCE_CLIENT})
+        producer.init_transactions(TO_FLUSH)
+        producer.begin_transaction()
+        for record in self.workload.aborted:
+            producer.produce(self.work.source_topic, record.value, record.key, record.partition)
+        producer.flush(TO_FLUSH)
+        producer.abort_transaction(TO_FLUSH)
+        self.sent += len(self.workload.aborted) + len({record.partition for record in self.workload.aborted})
 
     def strike(self, aim: Aim) -> None:
         """Wait for the moment, strike, and note what the job met. Raises EngineStopped."""
@@ -204,14 +219,17 @@ class JobSession(EngineSession):
     def _kill(self, aim: Aim) -> str:
         struck = True
         if aim.before == ANSWER:
-            struck = self._drop_an_answer()
+            struck = self._drop_an_answer(Request.PRODUCE)
+        elif aim.before == COMMIT:  # first that of a transaction: it is what a job with transactions may note too late
+            struck = self._drop_an_answer(Request.END_TXN, TO_END) or self._drop_an_answer(Request.OFFSET_COMMIT)
         elif aim.before == WRITE:
             struck = bool(self._hold(Request.PRODUCE, cut_client=False))
         self.kill()
         self.disarm()
         self.start()
         when = f"before {aim.before}" if aim.before else "at the first sight of new results"
-        told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a write through the proxy"
+        sought = "commit" if aim.before == COMMIT else "write"
+        told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a {sought} through the proxy"
         return f"{told}; {self._committed:,} results were committed"
 
     def _pause(self, aim: Aim) -> str:
@@ -256,11 +274,12 @@ class JobSession(EngineSession):
         what = "killed while its commit was held back" if held else "killed; it ended no transaction"
         return f"{what}; started again after {AWAY:g} s"
 
-    def _drop_an_answer(self) -> bool:
-        """Drop the answer to the job's next records, and let the readers see these; return whether there were any."""
+    def _drop_an_answer(self, kind: Request, seconds: float = TO_BE_HELD) -> bool:
+        """Drop the answer to the job's next request of a kind, give readers time; return whether there was one."""
         assert self._proxy, "drawn only with a proxy"
-        lost = self._proxy.drop_next_response(Request.PRODUCE, cut=False, not_client_id=SOURCE_CLIENT)
-        struck = self._wait_until(lost.struck.is_set)
+        lost = self._proxy.drop_next_response(kind, cut=False, not_client_id=SOURCE_CLIENT)
+        struck = self._wait_until(lost.struck.is_set, seconds)
+        self.disarm()
         self.idle(TO_SEE)
         return struck
 
@@ -270,9 +289,9 @@ class JobSession(EngineSession):
         held = self._proxy.hold_next_request(kind, cut_client=cut_client, not_client_id=SOURCE_CLIENT)
         return held if self._wait_until(held.struck.is_set) else None
 
-    def _wait_until(self, reached: Callable[[], bool]) -> bool:
+    def _wait_until(self, reached: Callable[[], bool], seconds: float = TO_BE_HELD) -> bool:
         began = self.now
-        while not reached() and self.now - began < TO_BE_HELD:
+        while not reached() and self.now - began < seconds:
             self.tick()
         return reached()
 
@@ -293,6 +312,7 @@ class JobSession(EngineSession):
 
     def _send_one(self) -> None:
         record = self._unsent.pop()
+        self.sent += 1
         try:
             self._producer.produce(self.work.source_topic, record.value, record.key, record.partition)
         except BufferError:
@@ -313,8 +333,10 @@ def run_job(
 
     If the job stops, the audit's reason says so.
     """
+    before = _topics(work)
     session, parts, error = JobSession(job, work, workload, proxy, patience), slices(workload.inputs, len(aims)), None
     try:
+        session.send_aborted()
         session.start()
         for number, (aim, part) in enumerate(zip(aims, parts, strict=False), start=1):
             at_once, steady = halves(part)
@@ -333,8 +355,8 @@ def run_job(
     session.sample()
     for remark in session.endings.remarks():
         job.remark(remark)
-    if foreign := _foreign_records(session):
-        job.remark(foreign)
+    for remark in filter(None, (_foreign_records(session), _other_topics(work, _topics(work) - before))):
+        job.remark(remark)
     audit = workload.audit(read(work, session.watcher.outputs, error))
     return JobRun(job.command, session.strikes, seconds, audit, job.remarks, session.samples)
 
@@ -351,6 +373,17 @@ def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:
 
 def _foreign_records(session: JobSession) -> str:
     """Return a remark about records in the source topic that the judge did not send; empty if there are none."""
-    sent = len(session.workload.inputs) + len(session.workload.closing)
-    there = sum(end_offsets(session.work.bootstrap_servers, session.work.source_topic).values())
-    return f"it wrote {there - sent:,} records into its source topic" if there > sent else ""
+    more = sum(end_offsets(session.work.bootstrap_servers, session.work.source_topic).values()) - session.sent
+    return f"it wrote {more:,} records into its source topic" if more > 0 else ""
+
+
+def _topics(work: Work) -> set[str]:
+    with admin(work.bootstrap_servers) as client:
+        return {name for name in map(str, client.list_topics()) if not name.startswith("__")}
+
+
+def _other_topics(work: Work, new: set[str]) -> str:
+    """Return a remark about records in topics that did not exist before; empty if there are none."""
+    others = sorted(new - {work.source_topic, work.sink_topic})
+    written = [name for name in others if any(end_offsets(work.bootstrap_servers, name).values())]
+    return f"it wrote into new topics, which are not judged: {one_line(', '.join(written))}" if written else ""

@@ -2,11 +2,13 @@
 
 The input is divided into one slice for each strike. Half of a slice is sent at once, while the job is down or catches
 up. The other half is sent at a steady pace, and the strike comes meanwhile. So every job gets the same part of the
-input between two strikes, however long it takes to start. A kill strikes at one of three moments, in turn:
+input between two strikes, however long it takes to start. A kill strikes at one of four moments, in turn:
 
 - before an answer: Kafka has the job's next records, and the proxy drops the answer, so that the job cannot know yet
   that they are written;
 - before a write: the proxy holds the job's next records back, and the job may have noted what it never wrote;
+- before the answer to a commit: Kafka has ended the job's transaction or noted its offsets, and the proxy drops the
+  answer, so that the job cannot do what it does after a commit;
 - at first sight: a read_uncommitted reader has just seen the first new results.
 
 Guarantee: the same seed, workload and faults give the same plan. Limitations: each job has its own speed, so two runs
@@ -31,9 +33,9 @@ KINDS = {
     "late-commit": "a request to end a transaction comes 3 seconds late, after the client has repeated it",
     "outage": "SIGKILL to the job while its commit is held back; a new start after 16 seconds",
 }
-KILLS = 3  # unless the user says how many
-ANSWER, WRITE = "an answer", "a write"
-BEFORE = (ANSWER, WRITE, "")  # of one kill after the other
+KILLS = 4  # unless the user says how many
+ANSWER, WRITE, COMMIT = "an answer", "a write", "the answer to a commit"
+BEFORE = (ANSWER, WRITE, COMMIT, "")  # of one kill after the other
 OF_THE_NETWORK = ("cut", "slow", "late-commit", "outage")
 LONGEST_WAIT = 1.0  # seconds within the steady half of a slice until the job's next write is struck
 

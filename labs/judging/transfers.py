@@ -36,13 +36,13 @@ class Transfer:
             payer, payee = random.sample(ACCOUNTS, 2)
             self.inputs.append(self._transfer(number, payer, payee, random.randint(1, LARGEST)))
         self.closing = [self._transfer(records + partition, *ACCOUNTS, 0) for partition in range(partitions)]
+        self.aborted = [_order(records + partitions + each, each, *ACCOUNTS, LARGEST) for each in range(partitions)]
         self.last = {(number, account) for number, account in self.due if number >= records}
 
     def _transfer(self, number: int, payer: str, payee: str, amount: int) -> Input:
         for account, change in ((payer, -amount), (payee, amount)):
             self._amounts[number, account], self.due[number, account] = change, number
-        value = {"id": number, "from": payer, "to": payee, "amount": amount}
-        return Input(number % self.partitions, str(number).encode(), json.dumps(value).encode())
+        return _order(number, number % self.partitions, payer, payee, amount)
 
     def result_of(self, output: Output) -> tuple[int, str] | None:
         """Return (id, account) of a posting; None if the posting is not expected, or has another amount."""
@@ -73,6 +73,11 @@ class Transfer:
                     f"{account} {self._amounts[number, account]:+} {_times(count)}" for account, count in times.items()
                 )
                 tally.add(Anomaly.TORN_BATCH, "transfer {}: {}", number, told)
+
+
+def _order(number: int, partition: int, payer: str, payee: str, amount: int) -> Input:
+    value = {"id": number, "from": payer, "to": payee, "amount": amount}
+    return Input(partition, str(number).encode(), json.dumps(value).encode())
 
 
 def _words(name: tuple[int, str]) -> str:

@@ -74,6 +74,7 @@ class Workload(Protocol):
     partitions: int  # of both topics
     inputs: list[Input]  # in the order of sending
     closing: list[Input]  # sent after them: one record for each partition, which tells the end
+    aborted: list[Input]  # sent before them, in a transaction that is aborted: nothing may come out of it
     due: dict[Any, int]  # name of a result -> index of the input that makes it due; closing records follow the inputs
     last: set[Any]  # the results of the closing records: when they are committed, the job is done
 

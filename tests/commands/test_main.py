@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
+
 import pytest
 
 from labs.commands.main import COMMANDS, GROUPS, main
@@ -25,6 +30,15 @@ def test_wrong_argument_shows_the_usage_of_its_command(capsys, arguments):
     said = capsys.readouterr().err
     assert said.startswith(f"usage: python -m labs {arguments[0]} ")
     assert arguments[-1] in said
+
+
+def test_a_reader_that_ends_before_the_output_gets_no_traceback():
+    program = "import sys, labs.commands.doctor as doctor; from labs.commands.main import main; "
+    program += "doctor.run = lambda arguments: print('a line that Python keeps until its end') or 0; "
+    command = shlex.join([sys.executable, "-c", program + "sys.exit(main(['doctor']))"])
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    ran = subprocess.run(["sh", "-c", f"{command} | true"], capture_output=True, text=True, env=buffered)
+    assert ran.stderr == ""
 
 
 def test_unknown_command_is_named(capsys):

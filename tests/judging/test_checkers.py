@@ -113,6 +113,16 @@ def test_a_count_is_judged_by_the_auditor(values, expected):
     assert anomalies(COUNT, outputs(values)) == expected
 
 
+def test_a_result_of_an_aborted_record_is_one_that_nobody_expects():
+    payments = [json.loads(record.value) for record in TRANSFER.aborted]
+    copies = [record.value for record in COPY.aborted]
+    posted = [posting(each["id"], each["to"], each["amount"]) for each in payments]
+    counts = [result_value(min(COUNT._expected)[0], record.key.decode(), 1) for record in COUNT.aborted]
+    assert anomalies(COPY, [*both(FIRST), *outputs(copies, 2)]) == {Anomaly.PHANTOM: 2}
+    assert anomalies(TRANSFER, [*outputs(postings()), *outputs(posted, 2)]) == {Anomaly.PHANTOM: 2}
+    assert anomalies(COUNT, [*outputs(counted()), *outputs(counts, 2)]) == {Anomaly.PHANTOM: 1}
+
+
 def test_a_record_that_vanished_and_an_open_transaction_are_reported():
     read = both(FIRST)
     gone = [*read, Output(0, 99, FIRST[0])]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -68,6 +72,27 @@ def test_reports_are_utf_8_in_any_locale(judged, capsys, tmp_path, monkeypatch):
     assert main(["judge", "--junit", str(files[0]), "--html", str(files[1]), "--", "true"]) == 0
     assert "it printed é" in (ElementTree.fromstring(files[0].read_bytes())[0][0].text or "")
     assert "café é/copy" in files[1].read_text("utf-8")
+
+
+def test_a_reader_of_the_output_that_ends_changes_no_verdict(judged, monkeypatch):
+    judged(Judgement("copy", 7, ["kill"], run()))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as broken:
+        monkeypatch.setattr("sys.stdout", broken)
+        assert main(["judge", "--", "true"]) == 0
+        assert sys.stdout is not broken
+        with pytest.raises(BrokenPipeError):  # what was not printed is still in there
+            broken.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
+
+
+def test_a_reader_of_the_progress_that_ends_is_unknown():
+    program = "import sys, labs.judge; from labs.commands.main import main; "
+    program += "labs.judge.judge = lambda *_, say, **__: say('strike 1 of 4'); sys.exit(main(['judge', '--', 'true']))"
+    command = shlex.join([sys.executable, "-c", program])
+    ran = subprocess.run(["sh", "-c", f"({command} 2>&1; echo $? >&3) 3>&2 | true"], capture_output=True, text=True)
+    assert ran.stderr == "2\n"
 
 
 def test_a_long_judgement_is_printed_to_its_end(judged, capsys):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import psutil
 import pytest
 
 from labs.commands.main import main
+from labs.equipment.jars import broker_jars
 from labs.equipment.topics import admin
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.verdict import Anomaly, Verdict
@@ -17,11 +21,32 @@ from labs.judging import job
 
 EXAMPLES = Path(job.__file__).with_name("examples")
 DOUBLED, LOST, TORN = Anomaly.DUPLICATE, Anomaly.LOST, Anomaly.TORN_BATCH
+RIGHT = [
+    *("copy_transactional", "transfer_transactional", "count_transactional", "copy_position_in_sink"),
+    *("copy_kafka_python", "copy_aiokafka"),
+]
 WRONG = [
-    ("transfer_two_transactions", {"records": 400}, TORN),
+    ("copy_offset_in_file", {}, DOUBLED),
+    ("transfer_two_transactions", {"records": 400, "kills": 8}, TORN),  # each kill has an even chance to tear
     ("transfer_auto_commit", {}, DOUBLED),
     ("count_write_first", {}, DOUBLED),
     ("copy_auto_commit", {"kills": 1, "faults": ("kill", "pause", "outage")}, DOUBLED),
+    ("copy_offsets_outside", {}, DOUBLED),
+    ("copy_idempotent", {}, DOUBLED),
+    ("copy_read_uncommitted", {}, Anomaly.PHANTOM),
+    ("copy_with_threads", {}, Anomaly.NONMONOTONIC),
+    ("count_state_in_memory", {}, Anomaly.UNDERCOUNT),
+]
+IN_OTHER_LANGUAGES = [
+    ("Copy.java", None),
+    ("CopyAutoCommit.java", DOUBLED),
+    ("go/copy_transactional.go", None),
+    ("go/copy_at_least_once.go", DOUBLED),
+    ("copy_transactional.js", None),
+    ("transfer_transactional.js", None),
+    ("copy_at_least_once.js", DOUBLED),
+    ("transfer_two_sends.js", TORN),
+    ("copy_kcat.sh", DOUBLED),
 ]
 
 
@@ -29,7 +54,27 @@ def example(name):
     return [sys.executable, str(EXAMPLES / f"{name}.py")]
 
 
+def in_its_language(name, directory):
+    """Return the command for an example that is not in Python; skip the test without its compiler or its library."""
+    file, kind = EXAMPLES / name, Path(name).suffix
+    needs = {".java": "java", ".go": "go", ".js": "node", ".sh": "kcat"}[kind]
+    if not shutil.which(needs):
+        pytest.skip(f"there is no {needs}")
+    if kind == ".java":
+        return ["java", "-cp", os.pathsep.join(map(str, broker_jars())), str(file)]
+    if kind == ".js":
+        if subprocess.run(["node", "-e", 'require("kafkajs")']).returncode:
+            pytest.skip("node finds no kafkajs: npm install kafkajs, and set NODE_PATH")
+        return ["node", str(file)]
+    if kind == ".go":
+        subprocess.run(["go", "build", "-o", directory / "job", file.name], cwd=file.parent, check=True)
+        return [str(directory / "job")]
+    return [str(file)]
+
+
 def judge_example(name, **options):
+    if "aiokafka" in (EXAMPLES / f"{name}.py").read_text():
+        pytest.importorskip("aiokafka")
     return judge(example(name), workload=name.partition("_")[0], **options)
 
 
@@ -38,7 +83,7 @@ def test_a_copy_in_transactions_is_valid_and_its_control_is_doubled():
     found = judge_example("copy_transactional", records=2_000, control=example("copy_auto_commit"))
     assert found.valid, found
     assert found.control.audit.counts[DOUBLED] > 0
-    assert [strike.kind for strike in found.job.strikes] == ["kill"] * 3
+    assert [strike.kind for strike in found.job.strikes] == ["kill"] * 4
 
 
 @pytest.mark.long
@@ -51,7 +96,7 @@ def test_a_copy_that_commits_first_loses_records_and_is_no_control():
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", ["copy_transactional", "transfer_transactional", "count_transactional"])
+@pytest.mark.parametrize("name", RIGHT)
 def test_right_jobs_are_valid(name, seed):
     found = judge_example(name, seed=seed)
     assert found.valid, found
@@ -63,6 +108,16 @@ def test_wrong_jobs_are_caught_for_their_reason(name, options, anomaly):
     found = judge_example(name, **options)
     assert found.verdict is Verdict.INVALID, found
     assert found.job.audit.counts[anomaly] > 0, found
+
+
+@pytest.mark.long
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "anomaly"), IN_OTHER_LANGUAGES, ids=[name for name, _ in IN_OTHER_LANGUAGES])
+def test_jobs_in_other_languages_are_judged_alike(name, anomaly, tmp_path):
+    workload = "transfer" if name.startswith("transfer") else "copy"
+    found = judge(in_its_language(name, tmp_path), workload=workload, patience=20 if name == "copy_kcat.sh" else 120)
+    assert found.verdict is (Verdict.INVALID if anomaly else Verdict.VALID), found
+    assert not anomaly or found.job.audit.counts[anomaly] > 0, found
 
 
 @pytest.mark.long
@@ -125,6 +180,30 @@ def test_a_job_that_writes_without_end_is_stopped():
     found = judge([sys.executable, "-c", FLOOD], records=40, kills=1, patience=60)
     assert found.verdict is Verdict.INVALID
     assert "records, where 42 are expected" in found.reason
+
+
+OTHER_TOPIC = """
+import os, confluent_kafka
+producer = confluent_kafka.Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+for topic in (os.environ["SOURCE_TOPIC"], "a-topic-of-its-own"):
+    producer.produce(topic, "where nobody looks")
+producer.flush()
+input()
+"""
+
+
+@pytest.mark.long
+def test_what_a_job_writes_elsewhere_is_a_remark():
+    found = judge([sys.executable, "-c", OTHER_TOPIC], records=4_000, kills=1)  # ends at once, so it runs three times
+    assert "it wrote 3 records into its source topic" in found.job.remarks
+    assert "it wrote into new topics, which are not judged: a-topic-of-its-own" in found.job.remarks
+
+
+def test_a_script_that_may_not_be_executed_is_told_from_one_that_is_not_there(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text("print('hello')")
+    with pytest.raises(ValueError, match=r"job\.py is not executable: name its interpreter, .* or chmod \+x it"):
+        judge([str(script)])
 
 
 @pytest.mark.parametrize(

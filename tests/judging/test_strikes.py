@@ -15,7 +15,7 @@ from labs.judging.job import ending_of
 from labs.judging.judgement import NO_CONTROL, PROVES_NOTHING, Judgement
 from labs.judging.report import html, junit
 from labs.judging.session import Endings, JobRun
-from labs.judging.strikes import ANSWER, KINDS, WRITE, Strike, draw
+from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, draw
 from labs.judging.workload import Output, Reading
 from labs.judging.workloads import workload_called
 from labs.runs.engine_run import halves, slices
@@ -60,8 +60,8 @@ def test_the_same_seed_draws_the_same_strikes_and_another_one_others():
     assert draw_of(WORKLOAD) == draw_of(WORKLOAD) != draw_of(WORKLOAD, seed=8)
 
 
-def test_kills_have_three_moments_in_turn_and_without_a_proxy_only_the_first_sight():
-    assert [aim.before for aim in draw_of(WORKLOAD)] == [ANSWER, WRITE, "", ANSWER]
+def test_kills_have_four_moments_in_turn_and_without_a_proxy_only_the_first_sight():
+    assert [aim.before for aim in draw_of(WORKLOAD, kills=5)] == [ANSWER, WRITE, COMMIT, "", ANSWER]
     assert not any(aim.before for aim in draw_of(WORKLOAD, proxied=False))
 
 
