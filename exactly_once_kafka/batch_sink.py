@@ -68,6 +68,11 @@ class BatchSink(ABC):
         """Raise ValueError if the name cannot be used."""
         check_name(name)
 
+    @property
+    def noted_as(self) -> str:
+        """Return the name of the note that the sink leaves in the checkpoint."""
+        return self.name
+
     @abstractmethod
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Publish the batch, unless it was published before. Raises SinkRefused, BatchFailed."""
@@ -104,7 +109,7 @@ class BatchSink(ABC):
         try:
             run = run_of(rows)
             if self._query is None or (self._query.id, self._query.run) != run:
-                self._query = RunningQuery(rows, self.name)
+                self._query = RunningQuery(rows, self.noted_as)
                 register_sink(self)
             query = self._query
             previous = query.plan(batch_id - 1) if batch_id else None

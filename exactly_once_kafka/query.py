@@ -48,11 +48,11 @@ def run_of(rows: DataFrame) -> tuple[str, str]:
 
 
 class RunningQuery:
-    """One run of a query, seen from inside one of its batches, by the sink of that name. Raises NoQuery."""
+    """One run of a query, seen from inside one of its batches, by the sink that is `noted_as`. Raises NoQuery."""
 
-    _called: ClassVar[dict[str, set[str]]] = {}  # for each run in this process, the names of the sinks that it called
+    _called: ClassVar[dict[str, set[str]]] = {}  # for each run in this process, the notes of the sinks that it called
 
-    def __init__(self, rows: DataFrame, sink: str = ""):
+    def __init__(self, rows: DataFrame, noted_as: str = ""):
         self.id, _ = run_of(rows)
         self._last_plan: dict[int, str] = {}
         session = rows.sparkSession
@@ -68,7 +68,7 @@ class RunningQuery:
             self._files = Path(checkpoint.getPath(), "offsets") if checkpoint.getScheme() == "file" else None
         except (Py4JError, AttributeError, TypeError) as error:
             raise NoQuery(_unknown_spark(session.version, error)) from error
-        self._called.setdefault(self.run, set()).add(sink)
+        self._called.setdefault(self.run, set()).add(noted_as)
 
     def plan(self, batch_id: int) -> str:
         """Return the plan of a batch from the query's own offset log. The last one is cached."""
@@ -116,8 +116,8 @@ class CheckpointFailed(RuntimeError):
 class CheckpointNote:
     """A small file in the checkpoint, on whatever file system that is. Raises CheckpointFailed.
 
-    A sink writes it before it publishes batch 0: it says where the sink keeps its marker. `called` are the sinks that
-    this run of the query has called.
+    A sink writes it before it publishes batch 0: it says where the sink keeps its marker. `called` are the notes of the
+    sinks that this run of the query has called.
     """
 
     called: Collection[str] = ()
@@ -170,9 +170,9 @@ def place_at_first(note: CheckpointNote, place: str | None, what: str) -> str | 
         )
     if first is None and (others := note.others()):
         raise MarkerMismatch(
-            f"batch 0 may have been published under the name {others[0]!r}, which the query began with and has not "
-            "called in this run. Give the sink that name again; or, if the query has several sinks, call that one "
-            f"first; or, if it published nothing, delete {NOTES}/{quote(others[0], safe='')} in the checkpoint"
+            f"batch 0 may have been published by the sink {others[0]!r}, which the query began with and has not called "
+            "in this run. Give the sink its name again; or, if the query has several sinks, call that one first; or, "
+            f"if it published nothing, delete {NOTES}/{quote(others[0], safe='')} in the checkpoint"
         )
     return first
 

@@ -413,7 +413,7 @@ def test_sink_that_is_renamed_while_batch_0_may_be_published_is_refused_until_it
     sink = sink_for(points=FaultPoints())
     crash(run, sink, 0)
     for _ in range(2):
-        with refused(f"batch 0 may have been published under the name '{sink.name}'"):
+        with refused(f"batch 0 may have been published by the sink '{sink.noted_as}'"):
             run(sink_for(at=sink))
     assert kind.published(sink) == EVERY[:10]
     run(sink_for(of_name=sink, at=sink))
@@ -456,6 +456,22 @@ def test_two_sinks_of_a_query_that_dies_between_them_in_batch_0_go_on(run, kind,
         run(to_both)
     run(to_both)
     assert kind.published(first) == kind.published(second) == EVERY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_sinks_of_one_name_for_kafka_and_for_a_database_are_two(copy, kind, sink_for, broker, topic):
+    there = sink_for(points=FaultPoints())
+    here = ExactlyOnceKafkaSink(there.name, topic(), bootstrap_servers=broker.bootstrap_servers)
+
+    def to_both(rows, batch_id):
+        here(rows, batch_id)
+        there(values_of(rows, kind), batch_id)
+
+    with there.points.armed(Fault("after_commit", 0)), pytest.raises(StreamingQueryException, match="on purpose"):
+        copy(to_both)
+    copy(to_both)
+    assert kind.published(there) == copy.published(here) == EVERY
 
 
 @pytest.mark.bench

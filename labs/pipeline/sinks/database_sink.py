@@ -107,6 +107,11 @@ class DatabaseSink(SinkOutsideKafka):
         self._rows = TableRows(table, self.engine.dialect, OWN)
         self.goes_to = f"table {table.fullname!r}"
 
+    @property
+    def noted_as(self) -> str:
+        """Return another name than that of a Kafka sink of the same name, which the query may have as well."""
+        return f"database/{self.name}"
+
     def place(self, batch: Batch) -> tuple[str, ...]:
         """Return the id of the table of markers, and the name."""
         try:
@@ -146,7 +151,7 @@ class DatabaseSink(SinkOutsideKafka):
         """Make sure that batch 0, without a marker, was not published. Raises MarkerMismatch, CheckpointFailed."""
         if self._query is None:  # publish_values was called without a query, and so without a checkpoint
             return
-        note, place = self.query.checkpoint_note(self.name), self.markers_id()
+        note, place = self.query.checkpoint_note(self.noted_as), self.markers_id()
         if place_at_first(note, place, f"table {MARKERS.name!r} of the database") is None:
             note.write(place)
 
