@@ -66,6 +66,11 @@ class BatchSink(ABC):
         """Raise ValueError if the name cannot be used."""
         check_name(name)
 
+    @property
+    def noted_as(self) -> str:
+        """Return the name of the note that the sink leaves in the checkpoint."""
+        return self.name
+
     @abstractmethod
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Publish the batch, unless it was published before. Raises SinkRefused, BatchFailed."""
@@ -102,7 +107,7 @@ class BatchSink(ABC):
         try:
             run = run_of(rows)
             if self._query is None or (self._query.id, self._query.run) != run:
-                self._query = RunningQuery(rows)
+                self._query = RunningQuery(rows, self.noted_as)
                 register_sink(self)
             query = self._query
             previous = query.plan(batch_id - 1) if batch_id else None
@@ -116,8 +121,8 @@ class BatchSink(ABC):
         assert self._query is not None
         return self._query
 
-    def place(self) -> tuple[str, ...]:
-        """Return a key that identifies the place of the marker."""
+    def place(self, batch: Batch) -> tuple[str, ...]:
+        """Return a key that identifies the place of the marker. Raises SinkRefused, BatchFailed."""
         return type(self).__name__, self.name
 
     @contextlib.contextmanager
@@ -127,7 +132,7 @@ class BatchSink(ABC):
         Raises SinkRefused if the batch was delivered before with other rows or for another destination.
         """
         with self._busy:
-            place = batch.query_id, self.query.run, *self.place()
+            place = batch.query_id, self.query.run, *self.place(batch)
             if place != self._place:
                 self.forget_delivered()
             self._place = place

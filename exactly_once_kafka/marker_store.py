@@ -25,8 +25,8 @@ from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic, MarkerTo
 from exactly_once_kafka.options import connection_settings
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.producer import aborting_on_failure, acknowledged, commit
-from exactly_once_kafka.protocol import ADOPTED, Batch, Marker, MarkerMismatch
-from exactly_once_kafka.query import NOTES, CheckpointNote
+from exactly_once_kafka.protocol import ADOPTED, Batch, Marker
+from exactly_once_kafka.query import CheckpointNote, place_at_first
 
 LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first
 MOST_SLICES = 8  # seconds: for a leader that is slow
@@ -238,20 +238,15 @@ def ensure_marker_topic(
 ) -> Marker | None:
     """Return the last committed marker, without an epoch; before batch 0, create the topic if there is none.
 
-    Raises MarkerMismatch if there is no marker because its topic was deleted, and what `store` raises.
+    Raises MarkerMismatch if there is no marker because its topic was deleted or the sink had another name, and what
+    `store` raises.
     """
     topic = store.topic.id(deadline)
     marker = store.read(deadline, undecided=True) if topic else None
     if marker is not None or batch.batch_id > 0:  # a later batch without one will be refused, and needs no topic
         return marker
     note = note_of()
-    began_with = note.read()
-    if began_with not in (None, topic):
-        raise MarkerMismatch(
-            f"the marker's topic {store.topic.name!r} was deleted, or deleted and created again; batch 0 may have been "
-            "published before that. If it was not, delete "
-            f"{NOTES}/{note.name} in the checkpoint"
-        )
+    began_with = place_at_first(note, topic, f"the marker's topic {store.topic.name!r}")
     if topic is None:
         topic = store.topic.create(deadline)
     if began_with is None:

@@ -7,15 +7,16 @@ which Spark keeps in a table of the session's shared state; tested with Spark 4.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, cast
-from urllib.parse import quote
+from typing import Any, ClassVar, cast
+from urllib.parse import quote, unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
 from exactly_once_kafka.plan import plan_of
+from exactly_once_kafka.protocol import MarkerMismatch
 
 NOTES = "exactly-once"  # a directory in the checkpoint
 
@@ -47,9 +48,11 @@ def run_of(rows: DataFrame) -> tuple[str, str]:
 
 
 class RunningQuery:
-    """One run of a query, seen from inside one of its batches. Raises NoQuery."""
+    """One run of a query, seen from inside one of its batches, by the sink that is `noted_as`. Raises NoQuery."""
 
-    def __init__(self, rows: DataFrame):
+    _called: ClassVar[dict[str, set[str]]] = {}  # for each run in this process, the notes of the sinks that it called
+
+    def __init__(self, rows: DataFrame, noted_as: str = ""):
         self.id, _ = run_of(rows)
         self._last_plan: dict[int, str] = {}
         session = rows.sparkSession
@@ -65,6 +68,7 @@ class RunningQuery:
             self._files = Path(checkpoint.getPath(), "offsets") if checkpoint.getScheme() == "file" else None
         except (Py4JError, AttributeError, TypeError) as error:
             raise NoQuery(_unknown_spark(session.version, error)) from error
+        self._called.setdefault(self.run, set()).add(noted_as)
 
     def plan(self, batch_id: int) -> str:
         """Return the plan of a batch from the query's own offset log. The last one is cached."""
@@ -100,7 +104,9 @@ class RunningQuery:
         path = self._jvm.org.apache.hadoop.fs.Path
         directory = path(path(self._execution.resolvedCheckpointRoot()), NOTES)
         with _checkpoint_errors():
-            return CheckpointNote(path(directory, quote(name, safe="")), directory, self._jvm, self._configuration)
+            note = CheckpointNote(path(directory, quote(name, safe="")), directory, self._jvm, self._configuration)
+        note.called = self._called[self.run]
+        return note
 
 
 class CheckpointFailed(RuntimeError):
@@ -108,10 +114,16 @@ class CheckpointFailed(RuntimeError):
 
 
 class CheckpointNote:
-    """A small file in the checkpoint, on whatever file system that is. Raises CheckpointFailed."""
+    """A small file in the checkpoint, on whatever file system that is. Raises CheckpointFailed.
+
+    A sink writes it before it publishes batch 0: it says where the sink keeps its marker. `called` are the notes of the
+    sinks that this run of the query has called.
+    """
+
+    called: Collection[str] = ()
 
     def __init__(self, path: Any, directory: Any, jvm: Any, configuration: Any):
-        self._path, self.name = path, path.getName()
+        self._path, self._directory, self.name = path, directory, path.getName()
         self._unfinished = jvm.org.apache.hadoop.fs.Path(directory, f".{jvm.java.util.UUID.randomUUID()}")
         self._files = path.getFileSystem(configuration)
 
@@ -126,6 +138,15 @@ class CheckpointNote:
             finally:
                 stream.close()
 
+    def others(self) -> list[str]:
+        """Return the names of the sinks that have left a note here and were not called in this run."""
+        with _checkpoint_errors():
+            if not self._files.exists(self._directory):
+                return []
+            names = [each.getPath().getName() for each in self._files.listStatus(self._directory)]
+        noted = {unquote(name) for name in names if name != self.name and not name.startswith(".")}
+        return sorted(noted.difference(self.called))
+
     def write(self, text: str) -> None:
         """Write another file and rename it, so that the note is never there in part."""
         with _checkpoint_errors():
@@ -134,6 +155,26 @@ class CheckpointNote:
             stream.hsync()
             stream.close()
             self._files.rename(self._unfinished, self._path)
+
+
+def place_at_first(note: CheckpointNote, place: str | None, what: str) -> str | None:
+    """Return where the query began to keep its marker; None if this is its beginning, so that batch 0 is not published.
+
+    `place` is where the sink looked, and found no marker. Raises MarkerMismatch if batch 0 may have been published.
+    """
+    first = note.read()
+    if first not in (None, place):
+        raise MarkerMismatch(
+            f"{what} was deleted, or deleted and created again; batch 0 may have been published before that. If it was "
+            f"not, delete {NOTES}/{note.name} in the checkpoint"
+        )
+    if first is None and (others := note.others()):
+        raise MarkerMismatch(
+            f"batch 0 may have been published by the sink {others[0]!r}, which the query began with and has not called "
+            "in this run. Give the sink its name again; or, if the query has several sinks, call that one first; or, "
+            f"if it published nothing, delete {NOTES}/{quote(others[0], safe='')} in the checkpoint"
+        )
+    return first
 
 
 @contextlib.contextmanager

@@ -144,7 +144,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                     self._transport.forget_what_was_learnt()
                 raise
 
-    def place(self) -> tuple[str, ...]:
+    def place(self, batch: Batch) -> tuple[str, ...]:
         """Return the name. It must be unique over all clusters, since it names the note in the checkpoint."""
         return "Kafka", self.name
 

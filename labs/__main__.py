@@ -2,7 +2,11 @@
 
 import atexit
 import os
+import signal
 import sys
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as in a background job of a script
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command runs: an import would end in a traceback
 
 # Python looks for modules in the current directory first; a json.py that lies there is not meant for the lab.
 _root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))

@@ -7,6 +7,7 @@ import importlib
 import io
 import logging
 import os
+import signal
 import sys
 import warnings
 
@@ -85,6 +86,8 @@ def main(argv: list[str] | None = None) -> int:
     print_whatever_the_locale()
     logging.getLogger().addHandler(NO_LOG)
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # by __main__
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         check_directory()
         with ended_as_by_ctrl_c():
             code = module.run(arguments)

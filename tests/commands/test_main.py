@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -45,3 +46,36 @@ def test_unknown_command_is_named(capsys):
     with pytest.raises(SystemExit):
         main(["fly"])
     assert "'fly'" in capsys.readouterr().err
+
+
+# Interrupts the program as soon as it looks for a certain module.
+AT_AN_IMPORT = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+FIRST = "labs.commands.main"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [
+        (["demo"], FIRST),
+        (["demo"], "labs.commands.demo"),
+        (["count", "no.log"], "labs.commands.count"),
+        (["run"], "pyspark"),
+        (["broker"], "labs.commands.broker"),
+        (["judge", "no-job"], "kafka"),
+    ],
+)
+def test_ctrl_c_while_a_command_is_imported_leaves_no_traceback(tmp_path, arguments, module):
+    (tmp_path / "sitecustomize.py").write_text(AT_AN_IMPORT)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path, "INTERRUPTED_AT": module}
+    ended = subprocess.run(
+        [sys.executable, "-m", "labs", *arguments], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")

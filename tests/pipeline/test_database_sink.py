@@ -393,6 +393,68 @@ def test_row_that_a_trigger_rejects_is_named(postgres):
     assert stored(sink, "id") == []
 
 
+IN_SQLITE = {
+    "trigger": ["CREATE TRIGGER leave_out BEFORE INSERT ON orders WHEN new.id > 1 BEGIN SELECT RAISE(IGNORE); END"],
+    "view": [
+        "ALTER TABLE orders RENAME TO all_orders",
+        "CREATE VIEW orders AS SELECT * FROM all_orders",
+        "CREATE TRIGGER leave_out INSTEAD OF INSERT ON orders BEGIN SELECT 1; END",
+    ],
+}
+IN_POSTGRES = {
+    "trigger": [
+        "CREATE OR REPLACE FUNCTION leave_out() RETURNS trigger AS "
+        "$$ BEGIN IF new.id > 1 THEN RETURN NULL; END IF; RETURN new; END $$ LANGUAGE plpgsql",
+        "CREATE TRIGGER leave_out BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION leave_out()",
+    ],
+    "rule": ["CREATE RULE leave_out AS ON INSERT TO orders WHERE new.id > 1 DO INSTEAD NOTHING"],
+}
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    ("url", "how"),
+    [("sqlite", "trigger"), ("sqlite", "view"), ("postgres", "trigger"), ("postgres", "rule")],
+    indirect=["url"],
+)
+def test_rows_that_the_database_leaves_out_without_an_error_are_refused(url, how):
+    sink = made_by_hand(url, "id BIGINT, n BIGINT", Column("n", BigInteger))
+    with sink.engine.begin() as connection:
+        for statement in (IN_SQLITE if "sqlite" in url else IN_POSTGRES)[how]:
+            connection.execute(text(statement))
+    with pytest.raises(RowRefused, match=r"the row \{'id': 2\}.*no error, but it has stored 0 of 1"):
+        write(sink, 1, '{"id": 2}', '{"id": 3}')
+    assert stored(sink, "id") == []
+
+
+@pytest.mark.bench
+def test_row_that_the_tables_own_rule_for_conflicts_leaves_out_is_refused(tmp_path):
+    columns = "id BIGINT UNIQUE ON CONFLICT IGNORE, n BIGINT"
+    sink = made_by_hand(f"sqlite:///{tmp_path / 'results.db'}", columns, Column("n", BigInteger))
+    with pytest.raises(RowRefused, match=r"the row \{'id': 1, 'n': 2\}.*no error"):
+        write(sink, 1, '{"id": 1, "n": 1}', '{"id": 1, "n": 2}')
+    assert stored(sink, "id") == []
+
+
+@pytest.mark.bench
+def test_rows_that_a_trigger_puts_into_a_part_of_the_table_count(postgres):
+    """As PostgreSQL's partitions by inheritance: the INSERT reports no row, and they are all there."""
+    sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
+    into = "INSERT INTO part SELECT new.*; RETURN NULL;"
+    with sink.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE part () INHERITS (orders)"))
+        connection.execute(
+            text(f"CREATE OR REPLACE FUNCTION part() RETURNS trigger AS $$ BEGIN {into} END $$ LANGUAGE plpgsql")
+        )
+        connection.execute(text("CREATE TRIGGER part BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION part()"))
+    try:
+        write(sink, 1, '{"id": 1}', '{"id": 2}')
+        assert stored(sink, "id") == [(1,), (2,)]
+    finally:
+        with sink.engine.begin() as connection:
+            connection.execute(text("DROP TABLE orders CASCADE"))
+
+
 @pytest.mark.bench
 def test_what_is_not_granted_yet_is_no_refusal(postgres):
     sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
@@ -423,13 +485,32 @@ def has_role(connection) -> bool:
         "sqlite:///file:{}/r%65sults.db?uri=true",
         "sqlite:///{}/link.db",
         "sqlite:///file:{}/link.db?uri=true",
+        "sqlite:///{}/hard.db",
         "sqlite+pysqlite:///{}/./results.db",
     ],
 )
 def test_one_file_is_one_place_whatever_its_url(tmp_path, url):
     (tmp_path / "link.db").symlink_to("results.db")
-    sink = DatabaseSink("orders", url.format(tmp_path))
-    assert sink.place() == ("database", str(tmp_path.resolve() / "results.db"), "orders")
+    (first := DatabaseSink("orders", f"sqlite:///{tmp_path}/results.db")).markers_id()
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "results.db")
+    assert DatabaseSink("orders", url.format(tmp_path)).place(batch(0)) == first.place(batch(0))
+    assert DatabaseSink("orders", f"sqlite:///{tmp_path}/other.db").place(batch(0)) != first.place(batch(0))
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    "other",
+    [
+        "postgresql+psycopg://postgres@/postgres?application_name=x&host={}",
+        "postgresql+psycopg://postgres:ignored@/postgres?host={}&port=5432",
+        "postgresql+psycopg:///?host={}&user=postgres&dbname=postgres",
+        "postgresql+psycopg://postgres@/postgres?host={}/../{}",
+    ],
+)
+def test_one_server_is_one_place_whatever_its_url(postgres, other):
+    url = other.format(postgres.directory, postgres.directory.name)
+    first, second = DatabaseSink("orders", postgres.url), DatabaseSink("orders", url)
+    assert first.place(batch(0)) == second.place(batch(0))
 
 
 DEFAULTS = {"the database's": {"server_default": "1"}, "SQLAlchemy's": {"default": 1}, "called": {"default": lambda: 1}}

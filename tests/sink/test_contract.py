@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark import InheritableThread
 from pyspark.errors import StreamingQueryException
 from pyspark.serializers import CloudPickleSerializer
@@ -21,9 +22,11 @@ from exactly_once_kafka.points import BEFORE_CHECKPOINT, FAULT_POINTS, MID_ROWS,
 from exactly_once_kafka.protocol import Batch, Marker, Step, next_step
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.postgres import Postgres
+from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
 from labs.faults.fault import Fault, FaultPoints, InjectedCrash
 from labs.faults.supervisor import Supervisor
-from labs.pipeline.sinks.database_sink import DatabaseSink
+from labs.pipeline.sinks.database_sink import MARKERS, DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink, batches, read_entry
 from tests.sink.conftest import numbers_in
 
@@ -396,6 +399,110 @@ def test_batch_that_is_planned_otherwise_is_refused(run, copy, kind, sink_for):
     assert kind.published(sink) == EVERY[:20]
 
 
+def crash(run, sink, batch, point="after_commit"):
+    with sink.points.armed(Fault(point, batch)), pytest.raises(StreamingQueryException, match="crashed on purpose"):
+        run(sink)
+
+
+@named
+@pytest.mark.bench
+def test_sink_that_is_renamed_while_batch_0_may_be_published_is_refused_until_it_has_its_name_again(
+    run, kind, sink_for
+):
+    """The checkpoint knows nothing of batch 0 yet, and no marker has the new name: the batch would come twice."""
+    sink = sink_for(points=FaultPoints())
+    crash(run, sink, 0)
+    for _ in range(2):
+        with refused(f"batch 0 may have been published by the sink '{sink.noted_as}'"):
+            run(sink_for(at=sink))
+    assert kind.published(sink) == EVERY[:10]
+    run(sink_for(of_name=sink, at=sink))
+    assert kind.published(sink) == EVERY
+
+
+@pytest.mark.long
+def test_sink_that_is_renamed_later_is_refused(run, kind, sink_for):
+    sink = sink_for(points=FaultPoints())
+    crash(run, sink, 1)
+    with refused("no marker"):
+        run(sink_for())
+    assert kind.published(sink) == EVERY[:20]
+
+
+@named
+@pytest.mark.bench
+@pytest.mark.parametrize("batch", [0, 1])
+def test_sink_that_goes_to_another_place_under_its_name_publishes_each_batch_in_one_of_the_two(
+    run, kind, sink_for, batch
+):
+    sink = sink_for(points=FaultPoints())
+    crash(run, sink, batch)
+    run(other := sink_for(of_name=sink))
+    done = 10 * batch + 10
+    assert (kind.published(sink), kind.published(other)) == (EVERY[:done], EVERY[done:])
+
+
+@named
+@pytest.mark.bench
+def test_two_sinks_of_a_query_that_dies_between_them_in_batch_0_go_on(run, kind, sink_for):
+    """The second one finds a note of the first in the checkpoint, and none of its own: that is no other name of it."""
+    first, second = sink_for(points=FaultPoints()), sink_for()
+
+    def to_both(rows, batch_id):
+        first(rows, batch_id)
+        second(rows, batch_id)
+
+    with first.points.armed(Fault("after_commit", 0)), pytest.raises(StreamingQueryException, match="on purpose"):
+        run(to_both)
+    run(to_both)
+    assert kind.published(first) == kind.published(second) == EVERY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_sinks_of_one_name_for_kafka_and_for_a_database_are_two(copy, kind, sink_for, broker, topic):
+    there = sink_for(points=FaultPoints())
+    here = ExactlyOnceKafkaSink(there.name, topic(), bootstrap_servers=broker.bootstrap_servers)
+
+    def to_both(rows, batch_id):
+        here(rows, batch_id)
+        there(values_of(rows, kind), batch_id)
+
+    with there.points.armed(Fault("after_commit", 0)), pytest.raises(StreamingQueryException, match="on purpose"):
+        copy(to_both)
+    copy(to_both)
+    assert kind.published(there) == copy.published(here) == EVERY
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("batch", [0, 1])
+def test_deleted_table_of_markers_is_refused(run, kind, sink_for, batch):
+    sink = sink_for(points=FaultPoints())
+    crash(run, sink, batch)
+    MARKERS.drop(sink.engine)
+    for _ in range(2):
+        with refused("no marker" if batch else "table 'batch_markers' of the database was deleted"):
+            run(sink_for(of_name=sink, at=sink))
+    assert kind.published(sink) == EVERY[: 10 * batch + 10]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["driver", "executors"], indirect=True)
+@pytest.mark.parametrize("point", ["before_commit", "after_commit"])
+def test_topic_of_the_results_made_anew_before_the_first_restart_gets_what_was_not_published(
+    run, kind, sink_for, broker, point
+):
+    sink = sink_for(points=FaultPoints())
+    crash(run, sink, 0, point)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics([sink.topic])[sink.topic].result(10)
+    eventually(lambda: sink.topic not in admin.list_topics(timeout=5).topics)
+    create_topic(broker.bootstrap_servers, sink.topic, partitions=1)
+    run(sink_for(of_name=sink, at=sink))
+    assert kind.published(sink) == (EVERY if point == "before_commit" else EVERY[10:])
+
+
 @pytest.mark.long
 def test_sink_that_spark_connect_would_send_away_says_that_it_stays(kind, sink_for):
     sink = sink_for()
@@ -434,6 +541,17 @@ def test_one_file_by_two_urls_is_one_database(copy, kind, sink_for, tmp_path, mo
     twin = DatabaseSink(sink.name, "sqlite:///results.db", sink.table)
     with refused("received other rows of it before"):
         copy(parts(kind, sink, twin))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_one_server_by_two_urls_is_one_database(copy, kind, sink_for, postgres):
+    sink = sink_for()
+    twin = DatabaseSink(sink.name, f"{postgres.url}&port=5432&application_name=twin", sink.table)
+    for _ in range(2):
+        with refused("received other rows of it before"):
+            copy(parts(kind, sink, twin))
+    assert kind.published(sink) == EVERY[:10:2]
 
 
 @pytest.mark.long

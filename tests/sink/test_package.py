@@ -81,20 +81,27 @@ def test_sink_loads_nothing_that_it_does_not_need(writers, needed):
     assert set(loaded.stdout.split()) <= needed
 
 
-@pytest.fixture(scope="module")
-def empty_environment(tmp_path_factory) -> Path:
-    """Return the Python of a new environment in which nothing but the library was installed."""
-    directory = tmp_path_factory.mktemp("environment")
+def environment_with_the_sink(directory: Path, *options: str | Path) -> Path:
+    """Make an environment in which nothing but the library is installed, with uv's `options`; return its Python."""
     shutil.copytree(ROOT, directory / "source", ignore=shutil.ignore_patterns(".*", "notebooks", "tests", "*.egg-info"))
     python = directory / "venv" / "bin" / "python"
     run: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, directory / "venv"], **run)
-    # The versions that this environment has, because their wheels are at hand: pyspark's takes a minute to build.
-    versions = directory / "versions"
-    versions.write_text("".join(f"{name}=={version(name)}\n" for name in NEEDED))
-    install = [UV, "pip", "install", "--quiet", "--python", python, "--constraint", versions, directory / "source"]
+    install = [UV, "pip", "install", "--quiet", "--python", python, *options, directory / "source"]
     subprocess.run(install, **run)
     return python
+
+
+@pytest.fixture(scope="module")
+def empty_environment(tmp_path_factory) -> Path:
+    """Return the Python of an environment with the versions that this one has.
+
+    Their wheels are at hand: pyspark's takes a minute to build.
+    """
+    directory = tmp_path_factory.mktemp("environment")
+    versions = directory / "versions"
+    versions.write_text("".join(f"{name}=={version(name)}\n" for name in NEEDED))
+    return environment_with_the_sink(directory, "--constraint", versions)
 
 
 @pytest.mark.long
@@ -112,6 +119,7 @@ class Example:
     def __init__(self, python: Path, directory: Path, servers: str, topic: str):
         [code] = re.findall(r"```python\n(.*?)```", (ROOT / "exactly_once_kafka" / "README.md").read_text(), re.S)
         assert 'bootstrap_servers="127.0.0.1:9092"' in code
+        self.servers, self.topic = servers, topic
         self._code = code.replace("127.0.0.1:9092", servers).replace('"orders"', f'"{topic}"')
         self._python, self._directory = python, directory
         self._process: subprocess.Popen[bytes] | None = None
@@ -139,10 +147,12 @@ class Example:
             self._process.wait(30)
             self._process = None
 
+    def said(self) -> str:
+        return (self._directory / "log").read_text()
+
     def runs(self) -> bool:
-        log = (self._directory / "log").read_text()[-2000:]
         assert self._process
-        assert self._process.poll() is None, log
+        assert self._process.poll() is None, self.said()[-2000:]
         return True
 
 
@@ -151,11 +161,27 @@ class Example:
 def test_readmes_example_killed_and_started_again_with_executors_publishes_each_number_once(
     empty_environment, broker, topic, tmp_path
 ):
-    results = topic()
-    example = Example(empty_environment, tmp_path, broker.bootstrap_servers, results)
+    kill_and_start_again(Example(empty_environment, tmp_path, broker.bootstrap_servers, topic()))
+
+
+@pytest.mark.long
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_readmes_example_does_so_with_the_lowest_versions_that_may_be_installed(broker, topic, tmp_path):
+    (there := tmp_path / "environment").mkdir()
+    lowest = environment_with_the_sink(there, "--resolution", "lowest-direct")
+    freeze = subprocess.run([UV, "pip", "freeze", "--python", lowest], check=True, capture_output=True, text=True)
+    bounds = re.findall(r'^    "([\w-]+)>=([\d.]+)', (ROOT / "pyproject.toml").read_text(), re.M)
+    installed = dict(line.split("==") for line in freeze.stdout.splitlines() if "==" in line)
+    assert [name for name, bound in bounds if not installed[name].startswith(bound)] == []
+    kill_and_start_again(Example(lowest, tmp_path, broker.bootstrap_servers, topic()))
+
+
+def kill_and_start_again(example: Example) -> None:
+    """Run the example with both writers, with a SIGKILL in between, and see that each number is published once."""
 
     def numbers() -> list[int]:
-        return numbers_in(broker.bootstrap_servers, results)
+        return numbers_in(example.servers, example.topic)
 
     try:
         example.start()
@@ -168,3 +194,4 @@ def test_readmes_example_killed_and_started_again_with_executors_publishes_each_
         example.kill()
     published = numbers()
     assert sorted(published) == list(range(len(published)))
+    assert "the driver writes" not in example.said(), "the warning where executors cannot"

@@ -181,6 +181,87 @@ def test_checkpoint_one_batch_older_is_refused_though_the_same_is_read_at_a_late
     assert place.published() == ["a", "b"]
 
 
+class WordsWithTimeouts(WordsInKafka):
+    """Publishes each word, and that it has timed out some seconds later, by the time of processing.
+
+    Spark then plans batches without end, most of them without rows and with the offsets of the last.
+    """
+
+    timeout = 15  # seconds
+
+    def start(self):
+        milliseconds = 1000 * self.timeout
+
+        def watch(key, frames, state):
+            import pandas
+
+            if state.hasTimedOut:
+                state.remove()
+                yield pandas.DataFrame({"word": [f"{key[0]} timed out"]})
+            else:
+                state.update((1,))
+                state.setTimeoutDuration(milliseconds)
+                yield pandas.DataFrame({"word": [key[0]]})
+
+        words = self.source().groupBy("word")
+        watched = words.applyInPandasWithState(watch, "word string", "n long", "append", "ProcessingTimeTimeout")
+        query = watched.selectExpr("to_json(struct(word)) as value").writeStream.trigger(
+            processingTime="100 milliseconds"
+        )
+        sink = self._place.sink(self._points)
+        return query.option("checkpointLocation", str(self.checkpoint)).foreachBatch(sink).start()
+
+    def run_until(self, *published):
+        query = self.start()
+        try:
+            eventually(lambda: query.exception() or set(self._place.published()) >= set(published), timeout=120)
+        finally:
+            query.stop()
+        assert not query.exception(), query.exception()
+        assert self._place.published() == sorted(published)
+
+    def run(self, *faults, state=True):
+        with self._points.armed(*faults):
+            self.start().awaitTermination()
+
+    def crash_in_the_next(self):
+        """Crash when the first batch of the next run that is new is committed."""
+        self.crash("after_commit", 1 + max(int(file.name) for file in (self.checkpoint / "offsets").glob("[0-9]*")))
+
+    def wait_until_timed_out(self):
+        due = time.time() + self.timeout
+        eventually(lambda: time.time() > due, timeout=60)
+
+
+@pytest.fixture
+def words_with_timeouts(spark, broker, topic, tmp_path, points, place):
+    words = WordsWithTimeouts(broker.bootstrap_servers, topic(), spark, tmp_path, points, place)
+    words.add(a=NOW)
+    words.run_until("a")
+    shutil.copytree(words.checkpoint, tmp_path / "older")
+    words.add(b=NOW)
+    words.crash_in_the_next()
+    assert set(place.published()) >= {"a", "b"}  # and that a has timed out, on a slow machine
+    words.wait_until_timed_out()
+    return words
+
+
+@pytest.mark.long
+def test_batch_that_is_planned_anew_with_a_timeout_in_it_is_refused(words_with_timeouts, place, tmp_path):
+    """It reads what the published one has read, and holds a word more: that would be drained, and lost."""
+    published = place.published()
+    shutil.rmtree(words_with_timeouts.checkpoint)
+    (tmp_path / "older").rename(words_with_timeouts.checkpoint)
+    for _ in range(2):
+        words_with_timeouts.refused(r"(another batch \d+ was committed|the last batch committed is \d+)")
+    assert place.published() == published
+
+
+@pytest.mark.long
+def test_batch_that_is_repeated_after_a_timeout_does_not_hold_it_and_a_later_one_does(words_with_timeouts):
+    words_with_timeouts.run_until("a", "b", "a timed out", "b timed out")
+
+
 class NoPlanningTime(FileSink):
     """Knows a batch by its offsets alone."""
 

@@ -30,7 +30,7 @@ from labs.evidence.auditor.audit import Anomaly, Audit, Verdict, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key, Reading, Result
 from labs.evidence.readers.results import read_results
-from labs.evidence.readers.transactions import read_transactions
+from labs.evidence.readers.transactions import settle
 from labs.exercises.checker.crash_points import Crash
 from labs.exercises.checker.report import timeline
 from labs.exercises.checker.scenario import DOUBLED, HIDDEN, LOST, WRONG, Finding, Grade, Lab, Scenario, Trial
@@ -356,17 +356,13 @@ class DeadJob:
 
     def go_on(self) -> str:
         """Do what the job does next: publish again what was not published. Return the open transactions, in words."""
-        eventually(self._settled)
+        settle(self.servers, self.topic)
         left = lingering(self.servers, self.prefix)
         for number, rows in enumerate(self._again):
             again = self._prepare(f"again-{self.prefix}-{number}", rows)
             finish(again, True, self.servers)
-        eventually(lambda: self._settled("again-"))
+        settle(self.servers, self.topic)
         return ", ".join(f"{each.transactional_id} (epoch {each.epoch})" for each in left)
-
-    def _settled(self, prefix: str = "") -> bool:
-        mine = [t for t in read_transactions(self.servers) if t.transactional_id.startswith(prefix + self.prefix)]
-        return not any(t.ending for t in mine)
 
     def results(self) -> list[Result]:
         # Nobody ends a transaction that `go_on` has left open.

@@ -9,9 +9,10 @@ at every isolation level except read uncommitted; a reader need not set anything
 
 Limitations: one database, which holds both the results and the marker; the checkpoint must survive; a driver that hangs
 in the middle of a batch may hold locks until the database disconnects it (SQLite admits no other writer in the
-meantime, and the batch of the next driver fails after 5 s and is repeated). The sink refuses a second part of a batch,
-or a second table under one name, only if both come with the same file or URL: it does not recognise a server by two
-addresses.
+meantime, and the batch of the next driver fails after 5 s and is repeated).
+
+The table of markers has a row with an id of the table itself. By this id the sink recognises one database by two URLs,
+and a table of markers that was deleted after batch 0.
 """
 
 from __future__ import annotations
@@ -20,12 +21,9 @@ import contextlib
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import (
-    URL,
     BigInteger,
     Column,
     Connection,
@@ -36,6 +34,7 @@ from sqlalchemy import (
     Table,
     and_,
     create_engine,
+    func,
     insert,
     inspect,
     or_,
@@ -55,10 +54,12 @@ from sqlalchemy.exc import (
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.protocol import Batch, Marker, Step
+from exactly_once_kafka.query import CheckpointFailed, place_at_first
 from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, TransportOutsideKafka, chunks
 from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
 
 ROWS_PER_STATEMENT = 10_000
+OF_THE_TABLE = ""  # in the table of markers, instead of a sink's name: the row with the table's own id
 NOT_YET = ("42501", "42P01")  # PostgreSQL's states for a missing privilege, and a missing table
 OWN = ("batch_id", "attempt")  # columns that the sink fills itself
 
@@ -89,7 +90,7 @@ class DatabaseSink(SinkOutsideKafka):
     `name` must be unique in the database and must never change. `url` is SQLAlchemy's. Rows have a `value` column, as
     for the Kafka sinks: a JSON object with the columns of `table`, to which the sink adds batch_id and attempt; a
     missing field is NULL, or the column's default. A row that the table cannot hold exactly is refused, as `table_rows`
-    says. Missing tables are created.
+    says; so is one that a trigger or rule leaves out. Missing tables are created.
 
     Raises, inside the query: SinkRefused if going on could lose or duplicate rows, or if a row cannot be stored;
     BatchFailed if the batch failed and a restart of the query repeats it.
@@ -102,33 +103,71 @@ class DatabaseSink(SinkOutsideKafka):
         self.engine: Engine = create_engine(url, poolclass=NullPool)
         if _in_memory(self.engine):
             raise ValueError(f"{url} is a database in memory, which ends with each batch; expected a file or a server")
-        self._made_tables = False
+        self._markers_id: str | None = None
         self._rows = TableRows(table, self.engine.dialect, OWN)
         self.goes_to = f"table {table.fullname!r}"
 
-    def place(self) -> tuple[str, ...]:
-        """Return the database, by its URL, and the name."""
-        url = self.engine.url
-        if url.get_backend_name() == "sqlite":
-            return "database", str(_file_of(url).resolve()), self.name
-        return "database", str(url.set(query={})), *map(str, sorted(url.query.items())), self.name
+    @property
+    def noted_as(self) -> str:
+        """Return another name than that of a Kafka sink of the same name, which the query may have as well."""
+        return f"database/{self.name}"
+
+    def place(self, batch: Batch) -> tuple[str, ...]:
+        """Return the id of the table of markers, and the name."""
+        try:
+            return "database", self.markers_id(), self.name
+        except SQLAlchemyError as error:
+            raise self.failed(error, batch) from error
 
     def transport(self, batch: Batch, values: Iterable[str], execute: Callable[[], object]) -> DatabaseTransport:
         return DatabaseTransport(self, batch, values, execute)
 
     def read_marker(self) -> Marker | None:
         """Return the marker; create the tables first if they are missing. Raises SQLAlchemyError."""
-        if not self._made_tables:
-            self._make_tables()
+        self.markers_id()
         with self.engine.connect() as connection:
             found = connection.execute(select(MARKERS).where(MARKERS.c.sink == self.name)).one_or_none()
         return Marker(found.batch_id, found.query_id, found.plan) if found else None
 
-    def _make_tables(self) -> None:
-        MARKERS.create(self.engine, checkfirst=True)
-        self.table.create(self.engine, checkfirst=True)
-        self._check_columns()
-        self._made_tables = True
+    def markers_id(self) -> str:
+        """Return the id of the table of markers; create the tables if they are missing. Raises SQLAlchemyError."""
+        if self._markers_id is None:
+            MARKERS.create(self.engine, checkfirst=True)
+            self.table.create(self.engine, checkfirst=True)
+            self._check_columns()
+            ids = select(MARKERS.c.query_id).where(MARKERS.c.sink == OF_THE_TABLE)
+            new = {"sink": OF_THE_TABLE, "batch_id": -1, "query_id": str(uuid.uuid4()), "plan": "the id of this table"}
+            with self.engine.connect() as connection:
+                found = connection.execute(ids).scalar_one_or_none()
+            if found is None:
+                with contextlib.suppress(IntegrityError), self.engine.begin() as connection:
+                    connection.execute(insert(MARKERS).values(new))  # unless another driver has
+                with self.engine.connect() as connection:
+                    found = connection.execute(ids).scalar_one()
+            self._markers_id = str(found)
+        return self._markers_id
+
+    def ensure_beginning(self) -> None:
+        """Make sure that batch 0, without a marker, was not published. Raises MarkerMismatch, CheckpointFailed."""
+        if self._query is None:  # publish_values was called without a query, and so without a checkpoint
+            return
+        note, place = self.query.checkpoint_note(self.noted_as), self.markers_id()
+        if place_at_first(note, place, f"table {MARKERS.name!r} of the database") is None:
+            note.write(place)
+
+    def failed(self, error: SQLAlchemyError, batch: Batch) -> BatchFailed | SinkRefused:
+        """Return the error that says what the database said, and what to do."""
+        self._markers_id = None  # a table may have been deleted
+        if isinstance(error, DBAPIError) and _is_permanent(error):
+            return SinkRefused(
+                f"sink {self.name!r} refuses batch {batch.batch_id}: the database said: {error.orig}. No "
+                "restart helps before that is changed: change the table or its rules, or mend or filter the rows in "
+                "the query, and restart it; the batch is then published once"
+            )
+        return BatchFailed(
+            f"sink {self.name!r}, batch {batch.batch_id}: the database said: {error}. "
+            "Restart the query: the batch is repeated and published once"
+        )
 
     def _check_columns(self) -> None:
         """Raise SinkRefused if the table in the database lacks columns, as an older version of it may."""
@@ -146,11 +185,12 @@ class DatabaseSink(SinkOutsideKafka):
         self, transaction: Connection, values: Iterable[str], batch: Batch, in_rows: Callable[[], object]
     ) -> None:
         """Insert the rows; call `in_rows` after the first of them. Raises SQLAlchemyError, _Rejected, ValueError."""
-        tags = {"batch_id": batch.batch_id, "attempt": uuid.uuid4().hex[:8]}
+        tags, inserted = {"batch_id": batch.batch_id, "attempt": uuid.uuid4().hex[:8]}, 0
         for number, chunk in enumerate(chunks(numbered(values, self._rows), ROWS_PER_STATEMENT)):
             for rows in alike({**row, **tags} for _, row in chunk):
+                inserted += len(rows)
                 try:
-                    transaction.execute(insert(self.table), rows)
+                    self._insert(transaction, rows, inserted)
                 except (SQLAlchemyError, OverflowError, TypeError, ValueError) as error:
                     if not _is_permanent(error):
                         raise
@@ -158,13 +198,30 @@ class DatabaseSink(SinkOutsideKafka):
             if number == 0:
                 in_rows()
 
+    def _insert(self, transaction: Connection, rows: list[Row], expected: int) -> None:
+        """Insert the rows, with which the attempt must have `expected` rows. Raises ValueError if it has not.
+
+        A trigger or rule may leave out rows without an error. It may also put them into a part of the table, so that
+        the INSERT reports none: then they are counted.
+        """
+        reported = transaction.execute(insert(self.table), rows, execution_options={"preserve_rowcount": True}).rowcount
+        if reported == len(rows):
+            return
+        ours = (self.table.c[name] == rows[0][name] for name in OWN)
+        stored = transaction.execute(select(func.count()).select_from(self.table).where(*ours)).scalar_one()
+        if stored != expected:
+            raise ValueError(
+                f"there was no error, but it has stored {stored} of {expected} rows: look for a trigger, a rule, "
+                f"or an ON CONFLICT clause of table {self.table.fullname!r}"
+            )
+
     def first_rejected(self, rows: list[Row]) -> tuple[str, Exception] | None:
         """Insert row by row, roll back, and return the first row that is rejected; None if each alone is accepted."""
         with contextlib.suppress(DBAPIError), self.engine.connect() as connection, connection.begin() as transaction:
             try:
-                for row in rows:
+                for number, row in enumerate(rows, 1):
                     try:
-                        connection.execute(insert(self.table), [row])
+                        self._insert(connection, [row], number)
                     except (SQLAlchemyError, OverflowError, TypeError, ValueError) as error:
                         fields = {key: field for key, field in row.items() if key not in OWN}
                         return f"the row {fields!r:.300}", error
@@ -212,10 +269,18 @@ class DatabaseTransport(TransportOutsideKafka):
         try:
             return super().take(step)
         except SQLAlchemyError as error:
-            raise self._failed(error) from error
+            raise self._sink.failed(error, self.batch) from error
+        except CheckpointFailed as error:
+            raise BatchFailed(
+                f"sink {self._sink.name!r}, batch {self.batch.batch_id}: the checkpoint cannot be read or written: "
+                f"{error}"
+            ) from error
 
     def read_marker(self) -> Marker | None:
-        return self._sink.read_marker()
+        marker = self._sink.read_marker()
+        if marker is None and self.batch.batch_id == 0:
+            self._sink.ensure_beginning()
+        return marker
 
     def _transaction(self) -> Connection:
         """Return the open transaction; begin it at the first call."""
@@ -250,18 +315,6 @@ class DatabaseTransport(TransportOutsideKafka):
             self._connection.close()
             self._connection = None
 
-    def _failed(self, error: SQLAlchemyError) -> BatchFailed | SinkRefused:
-        if isinstance(error, DBAPIError) and _is_permanent(error):
-            return SinkRefused(
-                f"sink {self._sink.name!r} refuses batch {self.batch.batch_id}: the database said: {error.orig}. No "
-                "restart helps before that is changed: change the table or its rules, or mend or filter the rows in "
-                "the query, and restart it; the batch is then published once"
-            )
-        return BatchFailed(
-            f"sink {self._sink.name!r}, batch {self.batch.batch_id}: the database said: {error}. "
-            "Restart the query: the batch is repeated and published once"
-        )
-
 
 class _Rejected(Exception):
     """The database will not take one of these rows, now or later."""
@@ -282,12 +335,6 @@ def _is_permanent(error: Exception) -> bool:
         return "no such table" not in str(error.orig)
     passing = getattr(error.orig, "sqlstate", None) in NOT_YET
     return isinstance(error, DataError | IntegrityError | ProgrammingError | NotSupportedError) and not passing
-
-
-def _file_of(url: URL) -> Path:
-    """Return the file of an SQLite database, also if a URI names it: file:results.db?uri=true."""
-    name = url.database or ""
-    return Path(unquote(urlsplit(name).path) if "uri" in url.query and name.startswith("file:") else name)
 
 
 def _in_memory(engine: Engine) -> bool:

@@ -103,7 +103,7 @@ class FileSink(SinkOutsideKafka):
         if too_long := [part for part in Path(str(name)).parts if len(os.fsencode(part)) > LONGEST]:
             raise ValueError(f"the directory has {too_long[0]!r} in its path; expected names of up to {LONGEST} bytes")
 
-    def place(self) -> tuple[str, ...]:
+    def place(self, batch: Batch) -> tuple[str, ...]:
         """Return the directory's real path."""
         return "directory", str(self.directory.resolve())
 

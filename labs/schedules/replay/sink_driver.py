@@ -94,5 +94,8 @@ class _Query:
     def read(self) -> str | None:
         return self._file.read_text() if self._file.exists() else None
 
+    def others(self) -> list[str]:
+        return []
+
     def write(self, text: str) -> None:
         self._file.write_text(text)
