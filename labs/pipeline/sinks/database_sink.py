@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
@@ -96,6 +97,9 @@ class DatabaseSink(SinkOutsideKafka):
     BatchFailed if the batch failed and a restart of the query repeats it.
     """
 
+    # Two threads could both find that a table is missing, and both create it.
+    _making_tables: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self, name: str, url: str, table: Table = IP_COUNT, *, points: Points = pass_by):
         super().__init__(name, points)
         self.table = table
@@ -131,21 +135,25 @@ class DatabaseSink(SinkOutsideKafka):
 
     def markers_id(self) -> str:
         """Return the id of the table of markers; create the tables if they are missing. Raises SQLAlchemyError."""
-        if self._markers_id is None:
-            MARKERS.create(self.engine, checkfirst=True)
-            self.table.create(self.engine, checkfirst=True)
-            self._check_columns()
-            ids = select(MARKERS.c.query_id).where(MARKERS.c.sink == OF_THE_TABLE)
-            new = {"sink": OF_THE_TABLE, "batch_id": -1, "query_id": str(uuid.uuid4()), "plan": "the id of this table"}
+        if (known := self._markers_id) is None:
+            with self._making_tables:
+                known = self._markers_id = self._make_tables()
+        return known
+
+    def _make_tables(self) -> str:
+        MARKERS.create(self.engine, checkfirst=True)
+        self.table.create(self.engine, checkfirst=True)
+        self._check_columns()
+        ids = select(MARKERS.c.query_id).where(MARKERS.c.sink == OF_THE_TABLE)
+        new = {"sink": OF_THE_TABLE, "batch_id": -1, "query_id": str(uuid.uuid4()), "plan": "the id of this table"}
+        with self.engine.connect() as connection:
+            found = connection.execute(ids).scalar_one_or_none()
+        if found is None:
+            with contextlib.suppress(IntegrityError), self.engine.begin() as connection:
+                connection.execute(insert(MARKERS).values(new))  # unless another driver has
             with self.engine.connect() as connection:
-                found = connection.execute(ids).scalar_one_or_none()
-            if found is None:
-                with contextlib.suppress(IntegrityError), self.engine.begin() as connection:
-                    connection.execute(insert(MARKERS).values(new))  # unless another driver has
-                with self.engine.connect() as connection:
-                    found = connection.execute(ids).scalar_one()
-            self._markers_id = str(found)
-        return self._markers_id
+                found = connection.execute(ids).scalar_one()
+        return str(found)
 
     def ensure_beginning(self) -> None:
         """Make sure that batch 0, without a marker, was not published. Raises MarkerMismatch, CheckpointFailed."""
