@@ -121,7 +121,7 @@ def _is_visible(batch: Batch) -> Generator[Step, Any, bool]:
 def is_published(marker: Marker | None, batch: Batch) -> bool:
     """Tell whether the batch was published before. Raises MarkerMismatch where it must not be written either.
 
-    None means that nothing was ever published: the caller must have made sure of that.
+    None means that nothing was ever published. The step `look` makes sure of that, by a note in the checkpoint.
     """
     if marker is None:
         if batch.batch_id == 0:

@@ -141,7 +141,7 @@ class ExecutorsTransport(KafkaTransport):
     ) -> None:
         super().start(batch, rows, query, deadline, in_rows)
         self._tags = self.tags()
-        self._silence: Deadline | None = None  # for repeated attempts; it begins with the end of the first one
+        self._silence: Deadline | None = None  # limits repeated attempts; None until the first attempt has ended
         self._open = False
         self._begin_transaction()
 
