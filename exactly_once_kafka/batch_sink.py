@@ -22,11 +22,11 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from exactly_once_kafka.deadline import seconds_to_abort
-from exactly_once_kafka.errors import RowRefused, SinkRefused
+from exactly_once_kafka.errors import BatchFailed, RowRefused, SinkRefused
 from exactly_once_kafka.names import check_name
 from exactly_once_kafka.points import BEFORE_CHECKPOINT, MID_ROWS, Points, pass_by, point
 from exactly_once_kafka.protocol import Batch, MarkerMismatch, Step, exactly_once, next_step
-from exactly_once_kafka.query import NoQuery, RunningQuery, run_of
+from exactly_once_kafka.query import CheckpointFailed, NoQuery, RunningQuery, run_of
 from exactly_once_kafka.transport import Transport
 
 
@@ -76,7 +76,10 @@ class BatchSink(ABC):
         """Publish the batch, unless it was published before. Raises SinkRefused, BatchFailed."""
 
     def publish(self, batch: Batch, transport: Transport) -> None:
-        """Run the protocol for the batch that `transport` has. Raises SinkRefused, and what the transport raises."""
+        """Run the protocol for the batch that `transport` has.
+
+        Raises SinkRefused, BatchFailed, and what the transport raises.
+        """
         steps, answer = self.protocol(batch, transport.has_epoch), None
         try:
             while step := next_step(steps, answer):
@@ -85,6 +88,10 @@ class BatchSink(ABC):
             transport.give_up(seconds_to_abort(error))
             if isinstance(error, MarkerMismatch):
                 raise self.refusal(batch, str(error)) from None
+            if isinstance(error, CheckpointFailed):
+                raise BatchFailed(
+                    f"sink {self.name!r}, batch {batch.batch_id}: the checkpoint cannot be read or written: {error}"
+                ) from error
             raise
         self.points(BEFORE_CHECKPOINT, batch.batch_id)
 

@@ -53,7 +53,6 @@ from exactly_once_kafka.names import check_topic
 from exactly_once_kafka.options import CHECK_SKIPPED, LOGGER, producer_settings
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.protocol import Batch
-from exactly_once_kafka.query import CheckpointFailed
 from exactly_once_kafka.tokens import by_token, forget_refused
 from exactly_once_kafka.transport import KafkaTransport
 
@@ -189,7 +188,6 @@ class ExactlyOnceKafkaSink(BatchSink):
         """
         timeout = float(self._settings["transaction.timeout.ms"]) / 1000
         deadline = Deadline(timeout, self.query.stopped)
-        sink_and_batch = f"sink {self.name!r}, batch {batch.batch_id}"
         try:
             yield deadline
         except (KafkaException, TimeoutError, IncompleteWrite) as error:
@@ -200,11 +198,9 @@ class ExactlyOnceKafkaSink(BatchSink):
             raise failure(error, self.name, batch.batch_id, deadline.elapsed, timeout, by_token=again) from error
         except QueryStopped as stopped:
             raise BatchFailed(
-                f"{sink_and_batch}: the query was stopped while the sink waited for Kafka. "
+                f"sink {self.name!r}, batch {batch.batch_id}: the query was stopped while the sink waited for Kafka. "
                 "Restart the query: the batch is repeated and published once"
             ) from stopped
-        except CheckpointFailed as error:
-            raise BatchFailed(f"{sink_and_batch}: the checkpoint cannot be read or written: {error}") from error
         except OutcomeUnknown as error:
             said = undecided(error, "other rows of their attempt (equal `attempt` headers up to the dot)")
             raise SinkRefused(f"sink {self.name!r} refuses batch {batch.batch_id}: {said}") from error

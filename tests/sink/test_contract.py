@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -20,6 +21,7 @@ from exactly_once_kafka.batch_sink import BatchSink
 from exactly_once_kafka.errors import SinkRefused
 from exactly_once_kafka.points import BEFORE_CHECKPOINT, FAULT_POINTS, MID_ROWS, point
 from exactly_once_kafka.protocol import Batch, Marker, Step, next_step
+from exactly_once_kafka.query import NOTES
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.postgres import Postgres
 from labs.equipment.topics import create_topic
@@ -485,6 +487,21 @@ def test_deleted_table_of_markers_is_refused(run, kind, sink_for, batch):
         with refused("no marker" if batch else "table 'batch_markers' of the database was deleted"):
             run(sink_for(of_name=sink, at=sink))
     assert kind.published(sink) == EVERY[: 10 * batch + 10]
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("kind", ["driver", "sqlite"], indirect=True)
+def test_note_in_the_checkpoint_that_cannot_be_read_fails_the_batch_which_a_restart_publishes(
+    run, copy, kind, sink_for
+):
+    sink = sink_for()
+    note = copy.checkpoint / NOTES / quote(sink.noted_as, safe="")
+    note.mkdir(parents=True)
+    with pytest.raises(StreamingQueryException, match="batch 0: the checkpoint cannot be read or written"):
+        run(sink)
+    note.rmdir()
+    run(sink_for(of_name=sink, at=sink))
+    assert kind.published(sink) == EVERY
 
 
 @pytest.mark.long

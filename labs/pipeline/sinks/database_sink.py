@@ -55,7 +55,7 @@ from sqlalchemy.exc import (
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.protocol import Batch, Marker, Step
-from exactly_once_kafka.query import CheckpointFailed, place_at_first
+from exactly_once_kafka.query import place_at_first
 from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, TransportOutsideKafka, chunks
 from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
 
@@ -278,11 +278,6 @@ class DatabaseTransport(TransportOutsideKafka):
             return super().take(step)
         except SQLAlchemyError as error:
             raise self._sink.failed(error, self.batch) from error
-        except CheckpointFailed as error:
-            raise BatchFailed(
-                f"sink {self._sink.name!r}, batch {self.batch.batch_id}: the checkpoint cannot be read or written: "
-                f"{error}"
-            ) from error
 
     def read_marker(self) -> Marker | None:
         marker = self._sink.read_marker()
