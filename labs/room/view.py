@@ -142,9 +142,14 @@ class LiveRoom:
         self.view = RoomView(room)
 
     def play(self, script: Iterable[Step] | None = None) -> Audit | None:
-        """Carry out a script, by default the short one; return the audit if the script has a `finish`."""
-        from labs.room.script import SHORT, play
+        """Carry out a script, by default the short one; return the audit if the script has a `finish`.
 
+        If a script or `finish` has ended the act, a new one begins at the same stage.
+        """
+        from labs.room.script import SHORT, Do, play
+
+        if self.room.state["report"]:
+            play(self.room, [Do("choose-stage", {"stage": self.room.state["stage"]["name"]})])
         audit = play(self.room, SHORT if script is None else script)
         self._show_all(audit)
         return audit

@@ -436,6 +436,48 @@ def test_row_that_the_tables_own_rule_for_conflicts_leaves_out_is_refused(tmp_pa
     assert stored(sink, "id") == []
 
 
+AFTER_IN_SQLITE = "CREATE TRIGGER after AFTER INSERT ON orders BEGIN {} END"
+AFTER_IN_POSTGRES = (
+    "CREATE OR REPLACE FUNCTION after() RETURNS trigger AS $$ BEGIN {} RETURN NULL; END $$ LANGUAGE plpgsql; "
+    "CREATE TRIGGER after AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION after()"
+)
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("does", "refused"),
+    [
+        ("DELETE FROM orders WHERE id = 2;", True),
+        ("UPDATE orders SET batch_id = 0 WHERE id = 2;", True),
+        ("DELETE FROM orders WHERE id = 0;", False),  # a row of an earlier batch, which was seen
+        ("INSERT INTO seen SELECT new.id;", False),
+    ],
+)
+def test_rows_that_a_trigger_deletes_are_refused_and_what_else_it_does_is_not(url, does, refused):
+    sink = made_by_hand(url, "id BIGINT, n BIGINT", Column("n", BigInteger))
+    after = (AFTER_IN_SQLITE if "sqlite" in url else AFTER_IN_POSTGRES).format(does)
+    with sink.engine.begin() as connection:
+        connection.execute(text("DROP TABLE IF EXISTS seen"))
+        connection.execute(text("CREATE TABLE seen (id BIGINT)"))
+        connection.execute(text("INSERT INTO orders (id, batch_id, attempt) VALUES (0, 0, 'before')"))
+        connection.execute(text(after))
+    if refused:
+        with pytest.raises(RowRefused, match="no error, but it has stored 2 of 3 rows: look for a trigger"):
+            write(sink, 1, '{"id": 1}', '{"id": 2}', '{"id": 3}')
+        assert stored(sink, "id") == [(0,)]
+    else:
+        write(sink, 1, '{"id": 1}', '{"id": 2}', '{"id": 3}')
+        assert stored(sink, "id")[-3:] == [(1,), (2,), (3,)]
+
+
+@pytest.mark.bench
+def test_table_whose_new_rows_replace_earlier_ones_is_refused(tmp_path):
+    columns = "id BIGINT UNIQUE on conflict\n replace, n BIGINT"
+    with pytest.raises(SinkRefused, match="ON CONFLICT REPLACE, by which a new row deletes an earlier result"):
+        write(made_by_hand(f"sqlite:///{tmp_path / 'results.db'}", columns, Column("n", BigInteger)), 1, '{"id": 1}')
+
+
 @pytest.mark.bench
 def test_rows_that_a_trigger_puts_into_a_part_of_the_table_count(postgres):
     """As PostgreSQL's partitions by inheritance: the INSERT reports no row, and they are all there."""
@@ -460,7 +502,7 @@ def test_what_is_not_granted_yet_is_no_refusal(postgres):
     sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
     with sink.engine.begin() as connection:
         connection.execute(
-            text("DROP RESERVED_OPTIONS BY clerk" if has_role(connection) else "CREATE ROLE clerk LOGIN")
+            text("DROP OWNED BY clerk" if has_role(connection) else "CREATE ROLE clerk LOGIN")
         )
         connection.execute(text("GRANT SELECT ON orders TO clerk; GRANT ALL ON batch_markers TO clerk"))
     theirs = DatabaseSink("orders", postgres.url.replace("postgres@", "clerk@"), sink.table)

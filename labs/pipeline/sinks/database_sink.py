@@ -40,6 +40,7 @@ from sqlalchemy import (
     inspect,
     or_,
     select,
+    text,
     update,
 )
 from sqlalchemy.exc import (
@@ -182,12 +183,26 @@ class DatabaseSink(SinkOutsideKafka):
         columns = inspect(self.engine).get_columns(self.table.name, self.table.schema)
         # Some databases ignore the case of names, others do not.
         found = {column["name"].lower(): column["type"] for column in columns}
+        if self._replaces_rows():
+            raise SinkRefused(
+                f"sink {self.name!r} refuses to write: table {self.table.fullname!r} has a constraint with ON CONFLICT "
+                "REPLACE, by which a new row deletes an earlier result. Make the table without it, and restart the query"
+            )
         if missing := [column.name for column in self.table.columns if column.name.lower() not in found]:
             raise SinkRefused(
                 f"sink {self.name!r} refuses to write: table {self.table.fullname!r} in the database has no column "
                 f"{', '.join(map(repr, missing))}. Add what is missing (ALTER TABLE), and restart the query"
             )
         self._rows.stored_as(found)
+
+    def _replaces_rows(self) -> bool:
+        """Tell whether SQLite replaces rows of the table."""
+        if self.engine.dialect.name != "sqlite":
+            return False
+        made_by = "SELECT sql FROM sqlite_master WHERE type = 'table' AND lower(name) = lower(:name)"
+        with self.engine.connect() as connection:
+            sql = connection.execute(text(made_by), {"name": self.table.name}).scalar_one_or_none() or ""
+        return "ON CONFLICT REPLACE" in " ".join(sql.upper().split())
 
     def write_rows(
         self, transaction: Connection, values: Iterable[str], batch: Batch, in_rows: Callable[[], object]
@@ -205,6 +220,35 @@ class DatabaseSink(SinkOutsideKafka):
                     raise _Rejected(error, rows) from error
             if number == 0:
                 in_rows()
+        if self._has_done_more(transaction, inserted):
+            try:
+                self._check_stored(transaction, tags, inserted)
+            except ValueError as error:
+                raise _Rejected(error, []) from error
+
+    def _has_done_more(self, transaction: Connection, inserted: int) -> bool:
+        """Tell whether the database has done more in this transaction than insert the rows, as a trigger may.
+
+        It costs no search of the table. Of databases that are not asked, MySQL and MariaDB let no trigger change the
+        table to which it belongs.
+        """
+        if self.engine.dialect.name == "sqlite":
+            return transaction.connection.dbapi_connection.total_changes != inserted  # type: ignore[union-attr]
+        if self.engine.dialect.name == "postgresql":
+            changed = "SELECT n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE relid = to_regclass(CAST(:name AS text))"
+            name = self.engine.dialect.identifier_preparer.format_table(self.table)
+            return bool(transaction.execute(text(changed), {"name": name}).scalar_one_or_none())
+        return False
+
+    def _check_stored(self, transaction: Connection, tags: Row, expected: int) -> None:
+        """Raise ValueError unless the table has `expected` rows with the tags. It searches the table."""
+        ours = (self.table.c[name] == tags[name] for name in OWN)
+        stored = transaction.execute(select(func.count()).select_from(self.table).where(*ours)).scalar_one()
+        if stored != expected:
+            raise ValueError(
+                f"there was no error, but it has stored {stored} of {expected} rows: look for a trigger, a rule, "
+                f"or an ON CONFLICT clause of table {self.table.fullname!r}"
+            )
 
     def _insert(self, transaction: Connection, rows: list[Row], expected: int) -> None:
         """Insert the rows, with which the attempt must have `expected` rows. Raises ValueError if it has not.
@@ -213,15 +257,8 @@ class DatabaseSink(SinkOutsideKafka):
         the INSERT reports none: then they are counted.
         """
         reported = transaction.execute(insert(self.table), rows, execution_options={"preserve_rowcount": True}).rowcount
-        if reported == len(rows):
-            return
-        ours = (self.table.c[name] == rows[0][name] for name in OWN)
-        stored = transaction.execute(select(func.count()).select_from(self.table).where(*ours)).scalar_one()
-        if stored != expected:
-            raise ValueError(
-                f"there was no error, but it has stored {stored} of {expected} rows: look for a trigger, a rule, "
-                f"or an ON CONFLICT clause of table {self.table.fullname!r}"
-            )
+        if reported != len(rows):
+            self._check_stored(transaction, rows[0], expected)
 
     def first_rejected(self, rows: list[Row]) -> tuple[str, Exception] | None:
         """Insert row by row, roll back, and return the first row that is rejected; None if each alone is accepted."""
