@@ -71,6 +71,7 @@ _one_at_a_time = threading.Lock()
 _jvm: DriverJvm | None = None  # that this process has started
 # As much memory as a start needs, so that the JVM does not collect garbage meanwhile: by default it does fifteen times.
 LAUNCHER_OPTIONS = " ".join(QUICK_SPARK)  # of the JVM that only builds the command
+LONG_RUN = ("-XX:+UseParallelGC",)  # a tenth more records a second than Java's default, which aims at short pauses
 QUICK_DRIVER = (*QUICK_SPARK, "-XX:InitialHeapSize=448m", "-XX:NewSize=256m", "-XX:MetaspaceSize=192m")
 
 
@@ -290,7 +291,7 @@ def _settings_at_launch(quick_start: bool) -> dict[str, str]:
     options = [
         f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
         *_directories(),
-        *(QUICK_DRIVER if quick_start else ()),
+        *(QUICK_DRIVER if quick_start else LONG_RUN),
     ]
     return {
         "spark.driver.extraJavaOptions": " ".join(options),
@@ -352,7 +353,7 @@ def _settings(here: bool, quick_start: bool) -> dict[str, str]:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.extraJavaOptions": " ".join([*_directories(), *(QUICK_SPARK if quick_start else ())]),
+            "spark.executor.extraJavaOptions": " ".join([*_directories(), *(QUICK_SPARK if quick_start else LONG_RUN)]),
         }
     return settings
 

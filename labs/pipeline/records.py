@@ -29,9 +29,10 @@ TIME_DIGITS = 14
 LATEST_MS = 10**TIME_DIGITS - 1
 LATEST_ACCESS_MS = LATEST_MS - CLOSING_DELAY_MS
 
-# A source record's value. The pattern is the same for Spark and Python if `\d` and `\s` mean ASCII. Both decode bytes
-# that are not UTF-8 to U+FFFD, but Spark would keep the bytes.
+# A source record's value. The pattern is the same for Java and Python if `\d` and `\s` mean ASCII. Both decode bytes
+# that are not UTF-8 to U+FFFD.
 SOURCE_PATTERN = rf"\d{{1,{TIME_DIGITS}}},[^\s,\ufffd]+"
+NOT_IN_AN_IP = " \t\n\v\f\r,\ufffd"
 RESULT_FIELDS = ("window_start", "ip", "count")
 
 _is_source_value = re.compile(SOURCE_PATTERN, re.ASCII).fullmatch

@@ -501,9 +501,7 @@ def test_rows_that_a_trigger_puts_into_a_part_of_the_table_count(postgres):
 def test_what_is_not_granted_yet_is_no_refusal(postgres):
     sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
     with sink.engine.begin() as connection:
-        connection.execute(
-            text("DROP OWNED BY clerk" if has_role(connection) else "CREATE ROLE clerk LOGIN")
-        )
+        connection.execute(text("DROP OWNED BY clerk" if has_role(connection) else "CREATE ROLE clerk LOGIN"))
         connection.execute(text("GRANT SELECT ON orders TO clerk; GRANT ALL ON batch_markers TO clerk"))
     theirs = DatabaseSink("orders", postgres.url.replace("postgres@", "clerk@"), sink.table)
     with pytest.raises(BatchFailed, match="permission denied"):

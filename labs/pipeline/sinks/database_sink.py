@@ -186,7 +186,8 @@ class DatabaseSink(SinkOutsideKafka):
         if self._replaces_rows():
             raise SinkRefused(
                 f"sink {self.name!r} refuses to write: table {self.table.fullname!r} has a constraint with ON CONFLICT "
-                "REPLACE, by which a new row deletes an earlier result. Make the table without it, and restart the query"
+                "REPLACE, by which a new row deletes an earlier result. Make the table without it, and restart the "
+                "query"
             )
         if missing := [column.name for column in self.table.columns if column.name.lower() not in found]:
             raise SinkRefused(
@@ -235,7 +236,8 @@ class DatabaseSink(SinkOutsideKafka):
         if self.engine.dialect.name == "sqlite":
             return transaction.connection.dbapi_connection.total_changes != inserted  # type: ignore[union-attr]
         if self.engine.dialect.name == "postgresql":
-            changed = "SELECT n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE relid = to_regclass(CAST(:name AS text))"
+            table = "relid = to_regclass(CAST(:name AS text))"
+            changed = f"SELECT n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE {table}"
             name = self.engine.dialect.identifier_preparer.format_table(self.table)
             return bool(transaction.execute(text(changed), {"name": name}).scalar_one_or_none())
         return False
