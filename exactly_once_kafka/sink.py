@@ -102,7 +102,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         marker_topic: str | None = None,
         batch_headers: bool = True,
         writers: str = "executors",
-        driver_rows: int = 20_000,
+        driver_rows: int = 100_000,
         points: Points = pass_by,
         **options: Any,
     ):

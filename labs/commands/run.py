@@ -27,6 +27,13 @@ EXAMPLES = """examples:
 """
 WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
 COMPILER = "Java's compilers: only the quick one, which starts soonest, or all, for a long run (default: %(default)s)"
+# Results that are final come out while a long backlog is still being read. Several partitions may be read at different
+# paces, so that a limit could make records late that no other batch would.
+RECORDS_OF_ONE_PARTITION = 2_000_000
+LIMIT = (
+    "at most this many records in a micro-batch "
+    f"(default: {RECORDS_OF_ONE_PARTITION:,} if the source has one partition, otherwise all that are there)"
+)
 # How the options of the sink of that name differ from the library's default.
 SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-driver": {"writers": "driver"},
@@ -54,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
     parser.add_argument("--source-topic", default=SOURCE_TOPIC, help="(default: %(default)s)")
     parser.add_argument("--sink-topic", default=SINK_TOPIC, help="(default: %(default)s)")
     parser.add_argument("--starting", default="earliest", help="where to start without a checkpoint")
-    parser.add_argument("--records-per-batch", type=int, help="at most this many records in a micro-batch")
+    parser.add_argument("--records-per-batch", type=int, help=LIMIT)
     parser.add_argument("--trigger", default="available-now", help='"available-now", or seconds between batches')
     parser.add_argument("--transaction-timeout-ms", type=int, default=60_000)
     parser.add_argument("--fault", action="append", default=[], help="POINT@BATCH, with :kill or :pause")
@@ -113,14 +120,15 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
         from labs.pipeline.query.query_failure import why
 
         making = beside.submit(_sink, arguments, points)  # a second of imports, while the JVM starts
+        limiting = beside.submit(_records_per_batch, arguments)
         spark = spark_session(quick_start=quick_start)
-        sink = making.result()
+        sink, records_per_batch = making.result(), limiting.result()
     records = ip_count.read_source(
         spark,
         arguments.bootstrap_servers,
         arguments.source_topic,
         arguments.starting,
-        arguments.records_per_batch,
+        records_per_batch,
     )
     now = arguments.trigger == "available-now"
     trigger = {"availableNow": True} if now else {"processingTime": f"{float(arguments.trigger):g} seconds"}
@@ -137,6 +145,16 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
             torn = damage(checkpoint)
             raise RuntimeError(f"the checkpoint is damaged: {torn}" if torn else why(error)) from error
     return 0
+
+
+def _records_per_batch(arguments: argparse.Namespace) -> int | None:
+    """Return the limit of a micro-batch; None: no limit. Raises KafkaUnreachable."""
+    if arguments.records_per_batch is not None:
+        return int(arguments.records_per_batch)
+    from labs.equipment.topics import end_offsets
+
+    partitions = end_offsets(arguments.bootstrap_servers, arguments.source_topic)
+    return RECORDS_OF_ONE_PARTITION if len(partitions) == 1 else None
 
 
 def _await(query: StreamingQuery) -> None:

@@ -32,7 +32,7 @@ LATEST_ACCESS_MS = LATEST_MS - CLOSING_DELAY_MS
 # A source record's value. The pattern is the same for Java and Python if `\d` and `\s` mean ASCII. Both decode bytes
 # that are not UTF-8 to U+FFFD.
 SOURCE_PATTERN = rf"\d{{1,{TIME_DIGITS}}},[^\s,\ufffd]+"
-NOT_IN_AN_IP = " \t\n\v\f\r,\ufffd"
+NOT_IN_AN_IP = " \t\n\v\f\r\ufffd"  # nor a second comma
 RESULT_FIELDS = ("window_start", "ip", "count")
 
 _is_source_value = re.compile(SOURCE_PATTERN, re.ASCII).fullmatch

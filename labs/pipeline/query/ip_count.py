@@ -83,9 +83,9 @@ def _is_well_formed(value: Column, time: Column, ip: Column) -> Column:
     The pattern itself, by `rlike`, takes more of a long drain than all else that Spark does with a record.
     """
     one_comma = F.octet_length(time) + F.octet_length(ip) + 1 == F.octet_length(value)
-    # A cast to long accepts more than digits: a sign or white space around them, and a fraction.
+    # A cast to long accepts a sign before the digits, and white space around them.
     begins, ends = (time.substr(at, 1).between("0", "9") for at in (1, -1))
-    of_digits = begins & ends & ~time.contains(".") & time.try_cast("long").isNotNull()
+    of_digits = begins & ends & time.try_cast("long").isNotNull()
     known = (F.octet_length(time) <= TIME_DIGITS) & (F.octet_length(ip) > 0) & F.is_valid_utf8(ip)
     clean = functools.reduce(operator.and_, (~ip.contains(each) for each in NOT_IN_AN_IP))
     return one_comma & of_digits & known & clean
