@@ -62,6 +62,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.faults.fault import Fault, FaultPoints, InjectedCrash, TaskFaults
     from labs.faults.proxy import LostAcknowledgement, Request
     from labs.faults.supervisor import Supervisor
+    from labs.judge import judge
     from labs.pipeline.log.access_log import parse_line, read_access_log
     from labs.pipeline.log.generate import classroom, format_line
     from labs.pipeline.log.log_report import LogReport
@@ -181,6 +182,7 @@ __all__ = [
     "init_transactions",
     "init_without_timeout",
     "is_published",
+    "judge",
     "last_stable_offset",
     "lingering",
     "measure_cost",

@@ -1,4 +1,4 @@
-"""Each cell of the lessons, and of two notebooks for practice, executed twice: the second run says the same, also after
+"""Each cell of the lessons, and of three notebooks for practice, run twice: the second run says the same, also after
 an interrupt of one cell.
 
 A student runs a cell again because an answer was wrong, or stops one that takes long. What is compared is the output of
@@ -20,8 +20,9 @@ from nbformat import NotebookNode
 
 from tests.lessons import LESSONS
 
+PRACTICE = ("judge_a_job", "more_on_checkpoints", "original_questions")
 NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
-NOTEBOOKS += [LESSONS / "exercises" / f"{name}.ipynb" for name in ("more_on_checkpoints", "original_questions")]
+NOTEBOOKS += [LESSONS / "exercises" / f"{name}.ipynb" for name in PRACTICE]
 QUERY_RUNS = "any(query.status['isTriggerActive'] for query in bench.spark.streams.active)"
 
 # Of each notebook, by the first two letters of its name, a piece of the cell that is interrupted, and when: as soon as
@@ -46,6 +47,7 @@ INTERRUPTED = {
     "16": ("replay_on_kafka(explore(", "True"),
     "17": ("onward.compare(", "True"),
     "18": ("yours = crash_after_commit(", QUERY_RUNS),
+    "ju": ("first = judged(", "True"),
     "co": ("after_crash = {", QUERY_RUNS),
     "mo": ("def a_second_failure(", QUERY_RUNS),
     "or": ("listed = sum(", QUERY_RUNS),

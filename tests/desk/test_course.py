@@ -57,7 +57,7 @@ def test_every_prediction_is_compared(lesson):
 
 
 def test_predictions_of_practice_are_asked_and_compared():
-    notebooks = ("original_questions", "more_on_checkpoints")
+    notebooks = ("original_questions", "more_on_checkpoints", "judge_a_job")
     code = [cell for name in notebooks for cell in cells(LESSONS / "exercises" / f"{name}.ipynb", "code")]
     asked = {
         ast.literal_eval(call.args[0]): tuple(ast.literal_eval(call.args[1])) for call in calls_in(code, "predict")
