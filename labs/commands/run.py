@@ -27,13 +27,6 @@ EXAMPLES = """examples:
 """
 WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
 COMPILER = "Java's compilers: only the quick one, which starts soonest, or all, for a long run (default: %(default)s)"
-# Results that are final come out while a long backlog is still being read. Several partitions may be read at different
-# paces, so that a limit could make records late that no other batch would.
-RECORDS_OF_ONE_PARTITION = 2_000_000
-LIMIT = (
-    "at most this many records in a micro-batch "
-    f"(default: {RECORDS_OF_ONE_PARTITION:,} if the source has one partition, otherwise all that are there)"
-)
 # How the options of the sink of that name differ from the library's default.
 SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-driver": {"writers": "driver"},
@@ -52,8 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
     from labs.faults.job import SINK_HELP, SINKS
-    from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
+    from labs.pipeline.records import LARGEST_BATCH, SINK_TOPIC, SOURCE_TOPIC
 
+    limit = (
+        "at most this many records in a micro-batch "
+        f"(default: {LARGEST_BATCH:,} if the source has one partition, otherwise all that are there)"
+    )
     parser.add_argument("--bootstrap-servers", required=required, help="address of Kafka: host:port")
     parser.add_argument("--checkpoint", required=required, help="checkpoint directory (any Hadoop URI)")
     parser.add_argument("--sink", type=sink_option, default=SINKS[0], help=SINK_HELP)
@@ -61,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser, required: bool = True) -> None:
     parser.add_argument("--source-topic", default=SOURCE_TOPIC, help="(default: %(default)s)")
     parser.add_argument("--sink-topic", default=SINK_TOPIC, help="(default: %(default)s)")
     parser.add_argument("--starting", default="earliest", help="where to start without a checkpoint")
-    parser.add_argument("--records-per-batch", type=int, help=LIMIT)
+    parser.add_argument("--records-per-batch", type=int, help=limit)
     parser.add_argument("--trigger", default="available-now", help='"available-now", or seconds between batches')
     parser.add_argument("--transaction-timeout-ms", type=int, default=60_000)
     parser.add_argument("--fault", action="append", default=[], help="POINT@BATCH, with :kill or :pause")
@@ -152,9 +149,10 @@ def _records_per_batch(arguments: argparse.Namespace) -> int | None:
     if arguments.records_per_batch is not None:
         return int(arguments.records_per_batch)
     from labs.equipment.topics import end_offsets
+    from labs.pipeline.records import LARGEST_BATCH
 
     partitions = end_offsets(arguments.bootstrap_servers, arguments.source_topic)
-    return RECORDS_OF_ONE_PARTITION if len(partitions) == 1 else None
+    return LARGEST_BATCH if len(partitions) == 1 else None
 
 
 def _await(query: StreamingQuery) -> None:

@@ -33,6 +33,9 @@ LATEST_ACCESS_MS = LATEST_MS - CLOSING_DELAY_MS
 # that are not UTF-8 to U+FFFD.
 SOURCE_PATTERN = rf"\d{{1,{TIME_DIGITS}}},[^\s,\ufffd]+"
 NOT_IN_AN_IP = " \t\n\v\f\r\ufffd"  # nor a second comma
+# A long backlog of one partition is counted in batches of so many records: results that are final come out while the
+# rest is still being read. Several partitions may be read at different paces, so that a limit could make records late.
+LARGEST_BATCH = 2_000_000
 RESULT_FIELDS = ("window_start", "ip", "count")
 
 _is_source_value = re.compile(SOURCE_PATTERN, re.ASCII).fullmatch

@@ -38,9 +38,8 @@ from labs.pipeline.log.replay import Replay, close_windows, in_event_time_order,
 from labs.pipeline.query import ip_count
 from labs.pipeline.query.offset_reporter import ends_of_batch
 from labs.pipeline.query.query_failure import why
-from labs.pipeline.records import LATENESS_MS, SINK_TOPIC, SOURCE_TOPIC, WINDOW_MS
+from labs.pipeline.records import LARGEST_BATCH, LATENESS_MS, SINK_TOPIC, SOURCE_TOPIC, WINDOW_MS
 
-RECORDS_PER_BATCH = 2_000_000
 # A shorter wait would cut the log into more batches, and Spark would ask more often whether there are records.
 BETWEEN_BATCHES = "500 milliseconds"
 READING, SENDING, COUNTING = "reading the log", "sending it to Kafka", "counting in Spark"
@@ -278,9 +277,7 @@ def _wake_coordinators(bootstrap_servers: str, name: str) -> None:
 
 def _counts(spark: SparkSession, bootstrap_servers: str, source: str) -> DataFrame:
     """Return the streaming aggregation. Spark needs a second for its first plan, while the log is being read."""
-    records = ip_count.read_source(
-        spark, bootstrap_servers, source, records_per_batch=RECORDS_PER_BATCH, minPartitions="2"
-    )
+    records = ip_count.read_source(spark, bootstrap_servers, source, records_per_batch=LARGEST_BATCH, minPartitions="2")
     return ip_count.count_ips(records)
 
 

@@ -118,7 +118,7 @@ def test_empty_log_is_no_success_and_judged_by_nobody(count, tmp_path):
 
 @pytest.mark.long
 def test_as_is_reports_what_came_too_late_and_loses_nothing_else(count, tmp_path, monkeypatch):
-    monkeypatch.setattr("labs.runs.count.RECORDS_PER_BATCH", 100)  # only an earlier batch makes a record late
+    monkeypatch.setattr("labs.runs.count.LARGEST_BATCH", 100)  # only an earlier batch makes a record late
     accesses = list(classroom(windows=6, clients=4))
     stragglers = [(START_MS, "192.0.2.200"), (START_MS + 1, "192.0.2.200")]
     code, report = count(write(tmp_path / "access.log", csv([*accesses, *stragglers])), "--as-is")

@@ -6,7 +6,8 @@ import argparse
 
 import pytest
 
-from labs.commands.run import RECORDS_OF_ONE_PARTITION, _records_per_batch, add_arguments
+from labs.commands.run import _records_per_batch, add_arguments
+from labs.pipeline.records import LARGEST_BATCH
 
 
 @pytest.mark.bench
@@ -18,7 +19,7 @@ def test_only_a_source_of_one_partition_has_a_limit_by_default(broker, topic):
         return _records_per_batch(parser.parse_args(options))
 
     one, two = topic(partitions=1), topic(partitions=2)
-    assert limit(one) == RECORDS_OF_ONE_PARTITION
+    assert limit(one) == LARGEST_BATCH
     assert limit(two) is None
     assert limit("there is none") is None
     assert limit(one, "--records-per-batch", "80") == limit(two, "--records-per-batch", "80") == 80

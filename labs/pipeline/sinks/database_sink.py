@@ -144,6 +144,7 @@ class DatabaseSink(SinkOutsideKafka):
     def _make_tables(self) -> str:
         MARKERS.create(self.engine, checkfirst=True)
         self.table.create(self.engine, checkfirst=True)
+        self._check_constraints()
         self._check_columns()
         ids = select(MARKERS.c.query_id).where(MARKERS.c.sink == OF_THE_TABLE)
         new = {"sink": OF_THE_TABLE, "batch_id": -1, "query_id": str(uuid.uuid4()), "plan": "the id of this table"}
@@ -183,12 +184,6 @@ class DatabaseSink(SinkOutsideKafka):
         columns = inspect(self.engine).get_columns(self.table.name, self.table.schema)
         # Some databases ignore the case of names, others do not.
         found = {column["name"].lower(): column["type"] for column in columns}
-        if self._replaces_rows():
-            raise SinkRefused(
-                f"sink {self.name!r} refuses to write: table {self.table.fullname!r} has a constraint with ON CONFLICT "
-                "REPLACE, by which a new row deletes an earlier result. Make the table without it, and restart the "
-                "query"
-            )
         if missing := [column.name for column in self.table.columns if column.name.lower() not in found]:
             raise SinkRefused(
                 f"sink {self.name!r} refuses to write: table {self.table.fullname!r} in the database has no column "
@@ -196,14 +191,19 @@ class DatabaseSink(SinkOutsideKafka):
             )
         self._rows.stored_as(found)
 
-    def _replaces_rows(self) -> bool:
-        """Tell whether SQLite replaces rows of the table."""
+    def _check_constraints(self) -> None:
+        """Raise SinkRefused if SQLite replaces rows of the table."""
         if self.engine.dialect.name != "sqlite":
-            return False
+            return
         made_by = "SELECT sql FROM sqlite_master WHERE type = 'table' AND lower(name) = lower(:name)"
         with self.engine.connect() as connection:
             sql = connection.execute(text(made_by), {"name": self.table.name}).scalar_one_or_none() or ""
-        return "ON CONFLICT REPLACE" in " ".join(sql.upper().split())
+        if "ON CONFLICT REPLACE" in " ".join(sql.upper().split()):
+            raise SinkRefused(
+                f"sink {self.name!r} refuses to write: table {self.table.fullname!r} has a constraint with ON CONFLICT "
+                "REPLACE, by which a new row deletes an earlier result. Make the table without it, and restart the "
+                "query"
+            )
 
     def write_rows(
         self, transaction: Connection, values: Iterable[str], batch: Batch, in_rows: Callable[[], object]
