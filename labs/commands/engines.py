@@ -29,6 +29,7 @@ EXAMPLES = """examples:
   python -m labs engines compare --engines spark quix --json out/engines.json
   python -m labs engines compare --seeds 7 8 9 --trials kills outage
   python -m labs engines compare --engines flink --commit-seconds 5    a checkpoint every five seconds
+  python -m labs engines checkpoint              move the position in a checkpoint of Flink, and count on from there
 
 compare has three trials: with kills, with an outage longer than the transactions' timeout, and without faults, for
 speed. The exit code is 0 only if every exactly-once run is valid, except where its transactions timed out, and the
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for order, purpose in (("install", "make an engine's environment"), ("remove", "delete an engine's environment")):
         orders.add_parser(order, help=purpose).add_argument("name", choices=sorted(ENVIRONMENTS))
     orders.add_parser("show", help="print an engine's settings").add_argument("name", choices=list(ENGINES))
+    orders.add_parser("checkpoint", help="move the position in a checkpoint of Flink away from its state")
     compare = orders.add_parser("compare", help="compare engines: the same log, the same kills, the same auditor")
     compare.add_argument("--engines", nargs="+", choices=list(ENGINES), help="(default: all that can be used)")
     compare.add_argument("--kills", type=int, default=3, metavar="N", help="kills in each run (default: %(default)s)")
@@ -76,7 +78,14 @@ def _seconds(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    orders = {"list": show_list, "install": install, "remove": remove, "show": show, "compare": compare}
+    orders = {
+        "list": show_list,
+        "install": install,
+        "remove": remove,
+        "show": show,
+        "checkpoint": checkpoint,
+        "compare": compare,
+    }
     return orders[arguments.order](arguments)
 
 
@@ -126,6 +135,37 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"\n{'exactly once' if exactly_once else 'at least once, the control'}")
         for setting in engine.settings(exactly_once):
             print(f"  {setting.name} = {setting.value}\n      {setting.why}")
+    return 0
+
+
+def checkpoint(arguments: argparse.Namespace) -> int:
+    import tempfile
+
+    from rich.table import Table
+
+    from labs.commands.console import bench_progress, plain_console
+    from labs.engines.engine import Work
+    from labs.engines.environment import FLINK
+    from labs.equipment.broker import open_broker
+    from labs.pipeline.log.generate import Traffic
+    from labs.runs.flink_checkpoint import restore_from
+
+    FLINK.needed()  # or the user would wait for a Kafka first
+    log, moves = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20)), (0, -100, 100)
+    table = Table("position in the checkpoint", "moved to", "requests", "counted", "difference", "verdict")
+    with (
+        bench_progress(plain_console(stderr=True)) as progress,
+        open_broker() as broker,
+        tempfile.TemporaryDirectory(prefix="labs-flink-") as folder,
+    ):
+        for done, moved in enumerate(moves):
+            progress.show("killing and restarting Flink", done, len(moves))
+            name = f"moved-{done}"
+            work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", Path(folder, name), name)
+            found = restore_from(work, log, moved)
+            numbers = (found.stored, found.moved_to, found.sent, found.counted)
+            table.add_row(*(f"{each:,}" for each in numbers), f"{found.difference:+,}", str(found.audit.verdict))
+    plain_console().print(table)
     return 0
 
 

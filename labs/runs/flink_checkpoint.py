@@ -1,0 +1,99 @@
+"""A checkpoint of Flink, opened: the position is read from its `_metadata`, and moved away from the state.
+
+Flink is killed after a checkpoint whose state includes all records that were sent. In the checkpoint that it restarts
+from, the position is replaced by an older or a newer one. The state is left as it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from labs.engines.engine import Work
+from labs.engines.flink import FlinkEngine, latest_checkpoint
+from labs.evidence.auditor.audit import Audit, audit
+from labs.evidence.auditor.expected import count_by_window
+from labs.evidence.readers.results import read_results
+from labs.pipeline.log.access_log import Access
+from labs.runs.engine_session import EngineSession, Standstill
+
+# How Flink's KafkaPartitionSplitSerializer writes one partition: topic (its length first), partition, the offset of the
+# next record, and the offset at which to stop, which in a stream is the smallest of all numbers.
+NEXT = struct.Struct(">iq")
+NEVER = struct.pack(">q", -(2**63))
+
+
+class Restored(NamedTuple):
+    """The offset that was stored and the one that Flink restarted from, and how many requests were sent and counted."""
+
+    stored: int
+    moved_to: int
+    sent: int
+    counted: int
+    audit: Audit
+
+    @property
+    def difference(self) -> int:
+        """How many requests were counted too often, or (negative) not at all."""
+        return self.counted - self.sent
+
+
+def positions(checkpoint: Path, topic: str) -> dict[int, int]:
+    """Return partition -> offset of the next record, as a checkpoint (a folder `chk-N`) has them."""
+    return {partition: offset for _, partition, offset in _splits((checkpoint / "_metadata").read_bytes(), topic)}
+
+
+def move_position(checkpoint: Path, topic: str, partition: int, offset: int) -> None:
+    """Replace the offset of the next record in a checkpoint. Raises KeyError if it has none for this partition."""
+    file = checkpoint / "_metadata"
+    metadata = bytearray(file.read_bytes())
+    places = [at for at, found, _ in _splits(bytes(metadata), topic) if found == partition]
+    if not places:
+        raise KeyError(f"{file} has no position in partition {partition} of {topic}")
+    for at in places:
+        NEXT.pack_into(metadata, at, partition, offset)
+    file.write_bytes(metadata)
+
+
+def _splits(metadata: bytes, topic: str) -> list[tuple[int, int, int]]:
+    """Return (place in the metadata, partition, offset of the next record) of each partition that is read."""
+    name = topic.encode()
+    start, found, at = struct.pack(">H", len(name)) + name, [], -1
+    while (at := metadata.find(start, at + 1)) >= 0:
+        place = at + len(start)
+        if metadata[place + NEXT.size :].startswith(NEVER):
+            found.append((place, *NEXT.unpack_from(metadata, place)))
+    return found
+
+
+def restore_from(work: Work, log: Sequence[Access], moved: int, unread: int = 100) -> Restored:
+    """Count all but the last `unread` accesses, kill Flink, move its position by so many records, and count to the end.
+
+    Raises NotInstalled, EngineStopped.
+    """
+    session, read = EngineSession(FlinkEngine(), work), len(log) - unread
+    try:
+        session.start()
+        session.send(log[:read])
+        standstill, stored = Standstill("Flink's checkpoint has nothing"), 0
+        while stored < read:
+            session.tick()
+            checkpoint = latest_checkpoint(work.directory / "checkpoints")
+            stored = positions(checkpoint, work.source_topic).get(0, 0) if checkpoint else 0
+            standstill.look(stored, f": it is at {stored:,} of {read:,}")
+        session.kill()
+        checkpoint = latest_checkpoint(work.directory / "checkpoints")
+        assert checkpoint, "was read before"
+        move_position(checkpoint, work.source_topic, 0, stored + moved)
+        session.send(log[read:])
+        session.start()
+        session.close_windows(log)
+        expected = count_by_window(log)
+        session.wait_for_these(expected)
+    finally:
+        session.close()
+    results = read_results(work.bootstrap_servers, work.sink_topic)
+    counted = sum(result.count for result in results)
+    return Restored(stored, stored + moved, len(log), counted, audit(expected, results))
