@@ -70,6 +70,7 @@ STATIC_MEMBER = (
     "a restarted member takes its partitions back at once; without it the group waits for the dead one until "
     "session.timeout.ms is over, 45 s"
 )
+READ_COMMITTED = "the default also counts records that the source's producer aborts"
 COMMIT_SECONDS = 1  # default of every engine, between two checkpoints, commits or micro-batches
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from labs.engines.engine import (
     COMMIT_SECONDS,
     NAME,
+    READ_COMMITTED,
     TEMPORARY,
     TRANSACTION_TIMEOUT_MS,
     EngineProcess,
@@ -56,6 +57,7 @@ class FlinkEngine:
             Setting("restart-strategy.type", "none", "the lab itself restarts a killed engine, this one as the others"),
             Setting("parallelism.default", "1", "one partition, one core"),
             Setting(f"{OF_SOURCE}scan.startup.mode", "earliest-offset", "used only without a checkpoint"),
+            Setting(f"{OF_SOURCE}properties.isolation.level", "read_committed", READ_COMMITTED),
             Setting(f"{OF_SOURCE}format", "raw", "SQL splits the record's value"),
             Setting(f"{OF_SINK}format", "json", "the lab's result record"),
             Setting(f"{OF_SINK}key.format", "raw", "keyed by IP, as the lab's results are"),

@@ -47,8 +47,8 @@ class QuixEngine:
             _setting("auto_offset_reset", "earliest", "the log is written before the start; the default is latest"),
             _setting(
                 "consumer_extra_config",
-                {"group.instance.id": NAME},
-                STATIC_MEMBER,
+                {"group.instance.id": NAME, "isolation.level": "read_committed"},
+                f"{STATIC_MEMBER}; read_committed is the default here, and not in the other engines",
             ),
             _setting("use_changelog_topics", True, "the default: without them the state is only on this disk"),
         )

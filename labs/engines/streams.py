@@ -6,6 +6,7 @@ from labs.engines.engine import (
     COMMIT_SECONDS,
     NAME,
     ONE_TRANSACTION,
+    READ_COMMITTED,
     STATIC_MEMBER,
     TEMPORARY,
     TRANSACTION_TIMEOUT_MS,
@@ -56,6 +57,7 @@ class StreamsEngine:
                 NAME,
                 STATIC_MEMBER,
             ),
+            Setting("main.consumer.isolation.level", "read_committed", f"{READ_COMMITTED}, unless exactly once is set"),
             Setting(
                 "windowstore.changelog.additional.retention.ms",
                 str(CENTURY_MS),

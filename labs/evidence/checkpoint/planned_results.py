@@ -93,10 +93,10 @@ def read_source_records(
 ) -> Iterator[SourceRecord]:
     """Yield every record of the source topic up to its present end, parsed as the IP count parses it.
 
-    Like Spark's source by default, it reads with read_uncommitted. Raises KafkaException if the topic cannot be read,
+    Like the query's source, it reads with read_committed. Raises KafkaException if the topic cannot be read,
     TimeoutError if its end is not reached within `timeout` seconds without progress.
     """
-    for message in read_to_end(bootstrap_servers, topic, "read_uncommitted", timeout):
+    for message in read_to_end(bootstrap_servers, topic, "read_committed", timeout):
         yield *position(message), *parse_source_value(message.value())
 
 

@@ -32,8 +32,10 @@ WINDOW = f"{WINDOW_MS} milliseconds"
 ALLOWED_LATENESS = f"{LATENESS_MS} milliseconds"
 
 # Spark's source seeks again after every poll and drops what was prefetched: larger polls waste less of it,
-# and a short wait reaches the end of the log sooner. Several tasks read a large batch, even from one partition.
+# and a short wait reaches the end of the log sooner. Several tasks read a large batch, even from one partition. By
+# default Spark would also count what the source's producer aborts.
 SOURCE_OPTIONS = {
+    "kafka.isolation.level": "read_committed",
     "kafka.max.poll.records": "20000",
     "kafka.fetch.max.wait.ms": "10",
     "maxRecordsPerPartition": "200000",
