@@ -63,6 +63,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.faults.proxy import LostAcknowledgement, Request
     from labs.faults.supervisor import Supervisor
     from labs.judge import judge
+    from labs.judging.engine_comparison import recorded_engines
     from labs.pipeline.log.access_log import parse_line, read_access_log
     from labs.pipeline.log.generate import classroom, format_line
     from labs.pipeline.log.log_report import LogReport
@@ -88,7 +89,6 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.runs.chaos import run_chaos
     from labs.runs.chaos_plot import plot_chaos
     from labs.runs.cost import measure_cost
-    from labs.runs.engine_comparison import recorded_engines
     from labs.runs.own_sink import OwnStage, init_transactions, sink_of
     from labs.runs.staircase import Stage, WithoutMarker, run_stage
     from labs.schedules.barrier import explore_orders

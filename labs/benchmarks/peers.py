@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from labs.engines.catalogue import chosen_engines
 from labs.engines.engine import Engine
-from labs.runs.engine_comparison import Size, compare
-from labs.runs.engine_run import SpeedRun
+from labs.judging.engine_comparison import Size, compare
+from labs.judging.engine_run import SpeedRun
 
 SEED = 7
 OURS = "spark"

@@ -147,8 +147,8 @@ def checkpoint(arguments: argparse.Namespace) -> int:
     from labs.engines.engine import Work
     from labs.engines.environment import FLINK
     from labs.equipment.broker import open_broker
+    from labs.judging.flink_checkpoint import restore_from
     from labs.pipeline.log.generate import Traffic
-    from labs.runs.flink_checkpoint import restore_from
 
     FLINK.needed()  # or the user would wait for a Kafka first
     log, moves = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20)), (0, -100, 100)
@@ -172,7 +172,7 @@ def checkpoint(arguments: argparse.Namespace) -> int:
 def compare(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.engines.catalogue import chosen_engines
-    from labs.runs import engine_comparison
+    from labs.judging import engine_comparison
 
     engines = chosen_engines(arguments.engines)
     progress = plain_console(stderr=True)

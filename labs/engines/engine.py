@@ -58,6 +58,11 @@ class EngineProcess:
         self._process.kill()
         shutil.rmtree(self._temporary, ignore_errors=True)
 
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        return self._process.ending
+
     def last_line(self) -> str:
         """Return the last line that it has printed."""
         return self._process.last_line()
@@ -110,6 +115,10 @@ class Running(Protocol):
 
     @property
     def running(self) -> bool: ...
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
 
     def kill(self) -> None:
         """SIGKILL the whole group and wait until it is gone."""

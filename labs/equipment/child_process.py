@@ -85,6 +85,15 @@ def temporary_directory(prefix: str) -> Iterator[Path]:
         reaper.release()
 
 
+def ending_of(code: int) -> str:
+    """Return in words how a process with this exit code ended; a negative code means a signal."""
+    if code >= 0:
+        return f"ended by itself with exit code {code}"
+    with contextlib.suppress(ValueError):  # a real-time signal has no name
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"
+
+
 ORDERLY = signal.SIGTERM  # asks a process to end by itself; some want another signal
 ROUTINE = re.compile(r"\t|\S+ INFO ")  # lines of a Java log that seldom tell why a process ended
 
@@ -123,6 +132,11 @@ class ChildProcess:
         if code is not None and not self.has_group:
             self._reaper.release()
         return code
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        return ending_of(self.exit_code or 0)
 
     @property
     def has_group(self) -> bool:

@@ -134,6 +134,11 @@ class JobProcess:
         return self._process.exit_code
 
     @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        return self._process.ending
+
+    @property
     def paused(self) -> bool:
         """Whether the job is stopped by a SIGSTOP, from `pause` or from a fault of its own."""
         return self._process.paused

@@ -37,7 +37,7 @@ class Count:
     def __init__(self, records: int, partitions: int, seed: int):
         if partitions != 1:
             raise ValueError(f"the workload count has 1 partition, not {partitions}: windows are closed by event time")
-        log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=CLIENTS, bursts=False))
+        self.log = log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=CLIENTS, bursts=False))
         self._expected = count_by_window(log)
         self.inputs = [Input(0, ip.encode(), source_value(time_ms, ip)) for time_ms, ip in log]
         self.due: dict[Key, int] = {}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from labs.engines.engine import Work
+from labs.engines.engine import Running, Work
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.plain_text import one_line
 
@@ -66,7 +66,7 @@ class Job:
         """The lab sets nothing of it."""
         return ()
 
-    def start(self, work: Work) -> RunningJob:
+    def start(self, work: Work) -> Running:
         """Start it, or start it again, in this process's working directory."""
         (work.directory / "checkpoint").mkdir(parents=True, exist_ok=True)
         return RunningJob(self.command, work.directory / "output.log", contract(work), self.remark)
@@ -75,15 +75,6 @@ class Job:
         """Note a line once."""
         if line not in self.remarks:
             self.remarks.append(line)
-
-
-def ending_of(code: int) -> str:
-    """Return in words how a process with this exit code ended; a negative code means a signal."""
-    if code >= 0:
-        return f"ended by itself with exit code {code}"
-    with contextlib.suppress(ValueError):  # a real-time signal has no name
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
 
 
 class RunningJob:
@@ -109,7 +100,7 @@ class RunningJob:
     @property
     def ending(self) -> str:
         """How it ended, in words."""
-        return ending_of(self._process.exit_code or 0)
+        return self._process.ending
 
     def kill(self) -> None:
         """SIGKILL all of it, and wait until it is gone."""

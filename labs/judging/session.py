@@ -21,11 +21,10 @@ from labs.evidence.readers.results import PATIENCE, position, read_to_end, wait_
 from labs.evidence.readers.watcher import Tail
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
+from labs.judging.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
 from labs.judging.job import Job, RunningJob
-from labs.judging.strikes import ANSWER, COMMIT, WRITE, Aim, Strike
+from labs.judging.strikes import ANSWER, COMMIT, STEADY_SECONDS, WRITE, Aim, Strike, halves, slices
 from labs.judging.workload import Input, Output, Reading, Workload
-from labs.runs.engine_run import STEADY_SECONDS, halves, slices
-from labs.runs.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
 
 PAUSE, SLOW, LATE, AWAY = 5.0, 3.0, 3.0, 16.0  # seconds
 TO_BE_HELD = 10.0  # seconds to wait for a request that is to be held back
@@ -44,8 +43,9 @@ Say = Callable[[str], object]
 class JobRun:
     """The outcome of one run of one command.
 
-    `samples` are (seconds since the first start, committed results so far). `remarks` are lines about other things that
-    the job did.
+    `recoveries` are seconds from a kill to the next new committed result, and `first_result` those from the first start
+    to the first one. `samples` are (seconds since the first start, committed results so far). `remarks` are lines about
+    other things that the job did.
     """
 
     command: Sequence[str]
@@ -54,6 +54,8 @@ class JobRun:
     audit: Audit
     remarks: Sequence[str] = ()
     samples: Sequence[tuple[float, int]] = field(default=(), repr=False)
+    recoveries: Sequence[float] = ()
+    first_result: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -125,7 +127,6 @@ class JobSession(EngineSession):
     """A job at work on its two topics."""
 
     engine: Job
-    process: RunningJob | None
     tail: OutputTail
     watcher: OutputTail  # type: ignore[assignment]  # read_committed, and in this thread
 
@@ -233,7 +234,7 @@ class JobSession(EngineSession):
         return f"{told}; {self._committed:,} results were committed"
 
     def _pause(self, aim: Aim) -> str:
-        assert self.process, "started"
+        assert isinstance(self.process, RunningJob), "an engine is only killed"
         self.process.pause()
         self.idle(PAUSE)
         self.process.resume()
@@ -301,8 +302,8 @@ class JobSession(EngineSession):
             self._proxy.disarm()
 
     def _go_on(self) -> None:
+        self.watcher.read(0)  # first, so that the results that end the run are seen to be a recovery
         super()._go_on()
-        self.watcher.read(0)
         if not self.samples or self.now - self.samples[-1][0] > SAMPLE_EVERY:
             self.sample()
 
@@ -358,7 +359,10 @@ def run_job(
     for remark in filter(None, (_foreign_records(session), _other_topics(work, _topics(work) - before))):
         job.remark(remark)
     audit = workload.audit(read(work, session.watcher.outputs, error))
-    return JobRun(job.command, session.strikes, seconds, audit, job.remarks, session.samples)
+    return JobRun(
+        job.command, session.strikes, seconds, audit, job.remarks, session.samples, session.recoveries,
+        session.first_result,
+    )  # fmt: skip
 
 
 def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:

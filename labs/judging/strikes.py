@@ -9,21 +9,21 @@ input between two strikes, however long it takes to start. A kill strikes at one
 - before a write: the proxy holds the job's next records back, and the job may have noted what it never wrote;
 - before the answer to a commit: Kafka has ended the job's transaction or noted its offsets, and the proxy drops the
   answer, so that the job cannot do what it does after a commit;
-- at first sight: a read_uncommitted reader has just seen the first new results.
+- at first sight: a read_uncommitted reader has just seen the first new results, or did so a drawn moment ago.
 
 Guarantee: the same seed, workload and faults give the same plan. Limitations: each job has its own speed, so two runs
-of one plan are similar, not equal. Without the proxy each kill is at first sight.
+of one plan are similar, not equal. Without the proxy each kill is at first sight, every other one at once.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from labs.judging.workload import Input
-from labs.runs.engine_run import LONGEST_DELAY, halves, slices
 
 KINDS = {
     "kill": "SIGKILL to the job, and a new start",
@@ -37,7 +37,24 @@ KILLS = 4  # unless the user says how many
 ANSWER, WRITE, COMMIT = "an answer", "a write", "the answer to a commit"
 BEFORE = (ANSWER, WRITE, COMMIT, "")  # of one kill after the other
 OF_THE_NETWORK = ("cut", "slow", "late-commit", "outage")
+STEADY_SECONDS = 4.0  # for sending the second half of a slice
+LONGEST_DELAY = 0.15  # seconds from the first sight of a result to the strike
 LONGEST_WAIT = 1.0  # seconds within the steady half of a slice until the job's next write is struck
+
+
+Record = TypeVar("Record")
+
+
+def slices(inputs: Sequence[Record], strikes: int) -> list[Sequence[Record]]:
+    """Cut the input into one slice for each strike and one for the end."""
+    cuts = [len(inputs) * n // (strikes + 1) for n in range(strikes + 2)]
+    return [inputs[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+def halves(part: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
+    """Cut a slice into the half that is sent at once and the half that is sent at a steady pace."""
+    middle = len(part) // 2
+    return part[:middle], part[middle:]
 
 
 @dataclass(frozen=True)
@@ -96,6 +113,10 @@ def draw(
         # In the first half of what is possible: after the strike, the job is to meet more input.
         moment, share = random.choice(possible[: (len(possible) + 1) // 2]), random.random()
         before = BEFORE[killed % len(BEFORE)] if kind == "kill" and proxied else ""
-        killed += kind == "kill"
-        aims.append(Aim(kind, moment, share * (LONGEST_WAIT if before else LONGEST_DELAY), before))
+        longest = LONGEST_WAIT if before else LONGEST_DELAY
+        if kind == "kill":
+            if not proxied and not killed % 2:
+                longest = 0  # some jobs note within milliseconds what they have written
+            killed += 1
+        aims.append(Aim(kind, moment, share * longest, before))
     return aims

@@ -15,13 +15,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import TEMPORARY, Work
 from labs.faults.proxy import proxied_broker
-from labs.pipeline.log.generate import Traffic
-from labs.runs.engine_run import draw_kills, results_by_window, run_engine, run_outage, slices
+from labs.judging.counts import Count
+from labs.judging.engine_run import run_engine, run_outage
 from tests.engines.conftest import USABLE
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("installed")]
 
-LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
+WORKLOAD = Count(12_000, 1, seed=7)
 TRIES = 8  # an engine that notes what it has written once a second may have done so just before a kill
 
 
@@ -36,7 +36,7 @@ def forgetful_topics(servers: str, name: str) -> list[str]:
     topics = [topic for topic in client.list_topics(timeout=10).topics if topic.startswith(name)]
     for resource, said in client.describe_configs([ConfigResource("topic", topic) for topic in topics]).items():
         settings = {entry.name: entry.value for entry in said.result(10).values()}
-        age_ms, kept_ms = time.time() * 1000 - LOG[0][0], int(settings["retention.ms"])
+        age_ms, kept_ms = time.time() * 1000 - WORKLOAD.log[0][0], int(settings["retention.ms"])
         if "delete" in settings["cleanup.policy"] and 0 <= kept_ms <= age_ms:
             forgetful.append(resource.name)
     return forgetful
@@ -48,7 +48,7 @@ def killed_once(engine, exactly_once, broker, tmp_path, attempt=1):
     folder.parent.mkdir()
     work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", folder, name, exactly_once)
     before = leftovers()
-    run = run_engine(ENGINES[engine], work, LOG, kills=1, seed=6 + attempt)
+    run = run_engine(ENGINES[engine], work, WORKLOAD, kills=1, seed=6 + attempt)
     assert leftovers() <= before
     assert not (folder / TEMPORARY).exists()
     assert forgetful_topics(broker.bootstrap_servers, name) == []
@@ -77,24 +77,10 @@ def test_the_same_kill_doubles_the_control_and_loses_nothing(engine, broker, tmp
 def test_an_outage_longer_than_the_transactions_loses_what_was_noted_before_its_commit(engine, loses, tmp_path):
     with proxied_broker() as (broker, proxy):
         work = Work(broker.bootstrap_servers, "in", "out", tmp_path / "a folder", engine, True, 10_000)
-        run = run_outage(ENGINES[engine], work, LOG, proxy, seed=7, outage_seconds=16)
+        run = run_outage(ENGINES[engine], work, WORKLOAD, proxy, seed=7, outage_seconds=16)
     steps = {what: second for second, what in reversed(run.steps)}
     assert steps["rows in Kafka"] <= steps["commit asked for"] <= steps["killed"] < steps["aborted by Kafka"] < 16, run
     assert run.audit.duplicated == 0, run
     assert (run.audit.lost > 0) == loses, run
     if loses:
         assert steps["rows in Kafka"] < steps["noted as done"] < steps["commit asked for"], run
-
-
-def test_kills_are_drawn_alike_for_a_seed_and_fall_into_second_halves():
-    assert draw_kills(LOG, 2, seed=3) == draw_kills(LOG, 2, seed=3) != draw_kills(LOG, 2, seed=4)
-    first_of_a_window, sum_so_far = set(), 0
-    for _, count in results_by_window(LOG):
-        first_of_a_window.add(sum_so_far + 1)
-        sum_so_far += count
-    assert {kill.results for kill in draw_kills(LOG, 2, seed=3)} < first_of_a_window
-    assert [access for part in slices(LOG, 2) for access in part] == LOG
-    with pytest.raises(ValueError, match="12,000 records are too few for 40 kills"):
-        draw_kills(LOG, 40, seed=3)
-    with pytest.raises(ValueError, match="-1 kills; expected 0 or more"):
-        draw_kills(LOG, -1, seed=3)

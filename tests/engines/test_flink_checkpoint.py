@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from labs.engines.engine import Work
+from labs.judging.flink_checkpoint import move_position, positions, restore_from
 from labs.pipeline.log.generate import Traffic
-from labs.runs.flink_checkpoint import move_position, positions, restore_from
 
 LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
 

@@ -8,18 +8,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from labs.equipment.child_process import ending_of
 from labs.evidence.auditor.verdict import Verdict
 from labs.judge import judge
 from labs.judging.copies import Copy
-from labs.judging.job import ending_of
+from labs.judging.engine_session import EngineStopped
 from labs.judging.judgement import NO_CONTROL, PROVES_NOTHING, Judgement
 from labs.judging.report import html, junit
 from labs.judging.session import Endings, JobRun
-from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, draw
+from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, draw, halves, slices
 from labs.judging.workload import Output, Reading
 from labs.judging.workloads import workload_called
-from labs.runs.engine_run import halves, slices
-from labs.runs.engine_session import EngineStopped
 
 WORKLOAD = Copy(40, 1, seed=1)
 CLEAN = [Output(0, n, record.value) for n, record in enumerate([*WORKLOAD.inputs, *WORKLOAD.closing])]

@@ -1,10 +1,8 @@
 """One engine counts one log in one of three trials, and is judged: kills, one outage, or speed without any kill.
 
-Kills. The log is sent in slices, one for each kill and one after them. Half of a slice is sent at once, while the
-engine is down. When the engine is back and has committed a new result, the other half is sent at a steady rate. So
-every engine meets the same part of the log between two kills, however long it takes to start. A kill strikes when a
-read_uncommitted reader sees the first result of a drawn window, all of whose records are in a second half, or a drawn
-moment later: the engine may not have noted yet what it has written. Every engine and its control have the same draw.
+Kills. The engine stands before the judge as a user's job does (`session.py`), with the workload `count` and without a
+proxy. So each kill strikes when a read_uncommitted reader sees the first result of a drawn window, or a drawn moment
+later: the engine may not have noted yet what it has written. Every engine and its control get the same plan.
 
 Outage. The engine is killed between the rows and their commit, and stays away for longer than the transactions'
 timeout. The rule for the kill uses only Kafka's protocol. A proxy holds back every request to end a transaction. When
@@ -19,92 +17,51 @@ each other. An engine that duplicates results seems to drain too early; the audi
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
-from labs.engines.engine import Engine, Work
+from labs.engines.engine import Engine, Running, Work
 from labs.equipment.child_process import resident_bytes
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.watcher import CommittedCount, Tail
 from labs.faults.proxy import Proxy
+from labs.judging.counts import Count
+from labs.judging.engine_session import (
+    ANSWERED,
+    PATIENCE,
+    EngineSession,
+    EngineStopped,
+    Standstill,
+    Step,
+    TransactionStory,
+)
+from labs.judging.job import Job
+from labs.judging.session import run_job
+from labs.judging.strikes import STEADY_SECONDS, Aim, draw, halves, slices
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS
 from labs.runs.chaos import LOOK_FOR_TIMEOUTS, read_all
-from labs.runs.engine_session import ANSWERED, EngineSession, EngineStopped, Standstill, Step, TransactionStory
-
-LONGEST_DELAY = 0.15  # seconds from the first visible result of a window to the kill
 
 
-@dataclass(frozen=True)
-class Kill:
-    """Strike `delay` seconds after a read_uncommitted reader sees `results` different results.
-
-    The last of these is the first result of a window.
-    """
-
-    results: int
-    delay: float
+def plan(workload: Count, kills: int, seed: int) -> list[Aim]:
+    """Draw when the kills come. Raises ValueError if the log is too short for so many."""
+    return draw(workload.due, workload.inputs, kills, ("kill",), seed, proxied=False)
 
 
-Record = TypeVar("Record")
+class EngineJob(Job):
+    """An engine in the place of a user's command."""
 
+    def __init__(self, engine: Engine):
+        self.name, self.command, self.remarks = engine.name, [engine.name], []
+        self._engine = engine
 
-def slices(log: Sequence[Record], kills: int) -> list[Sequence[Record]]:
-    """Cut the log into one slice for each kill and one for the end."""
-    cuts = [len(log) * n // (kills + 1) for n in range(kills + 2)]
-    return [log[a:b] for a, b in itertools.pairwise(cuts)]
-
-
-def draw_kills(log: Sequence[Access], kills: int, seed: int) -> list[Kill]:
-    """Draw a kill for each slice but the last, at one of the windows that its second half makes final.
-
-    Raises ValueError if a half of a slice makes no window final: the log is too short for so many kills.
-    """
-    if kills < 0:
-        raise ValueError(f"{kills} kills; expected 0 or more")
-    random = Random(seed)
-    drawn: list[Kill] = []
-    of_window = results_by_window(log)
-    final, sent = [0], 0
-    for half in itertools.chain.from_iterable(map(halves, slices(log, kills)[:-1])):
-        sent += len(half)
-        final.append(sum(ends <= _latest(log[:sent]) for ends, _ in of_window))
-        if final[-1] == final[-2]:
-            raise ValueError(f"{len(log):,} records are too few for {kills} kills: no window would end between them")
-    for before, after in zip(final[1::2], final[2::2], strict=True):
-        window = random.randrange(before, after)
-        # Every other kill has no delay: some engines note within milliseconds what they have written.
-        delay = LONGEST_DELAY * random.random() if len(drawn) % 2 else 0.0
-        drawn.append(Kill(sum(count for _, count in of_window[:window]) + 1, delay))
-    return drawn
-
-
-def results_by_window(log: Sequence[Access]) -> list[tuple[int, int]]:
-    """Return (when it is final, in epoch milliseconds; how many results it has) for each window, in order."""
-    counted = itertools.groupby(sorted(start for start, _ in count_by_window(log)))
-    return [(start + WINDOW_MS + LATENESS_MS, len(list(found))) for start, found in counted]
-
-
-def final_results(log: Sequence[Access], sent: int) -> int:
-    """Return how many results the first `sent` accesses make final."""
-    latest = _latest(log[:sent])
-    return sum(count for ends, count in results_by_window(log) if ends <= latest)
-
-
-def halves(part: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
-    """Cut a slice into the half that is sent at once and the half that is sent at a steady rate."""
-    middle = len(part) // 2
-    return part[:middle], part[middle:]
-
-
-def _latest(part: Sequence[Access]) -> int:
-    return max((time_ms for time_ms, _ in part), default=0)
+    def start(self, work: Work) -> Running:
+        """Start the engine, or start it again."""
+        return self._engine.start(work)
 
 
 OF_LOSS = re.compile(r"\bdata loss\b|\bdata\b.*\blost\b|\blost\b.*\bdata\b")
@@ -141,14 +98,16 @@ class OutageRun:
 
 
 def run_outage(
-    engine: Engine, work: Work, log: Sequence[Access], proxy: Proxy, seed: int, outage_seconds: float,
+    engine: Engine, work: Work, workload: Count, proxy: Proxy, seed: int, outage_seconds: float,
     say: Callable[[str], object] = lambda line: None,
 ) -> OutageRun:  # fmt: skip
     """Count the log with one outage, and judge. Every client of the broker must come through `proxy`.
 
-    Raises ValueError as `draw_kills`, NotInstalled. If the engine stops by itself, the audit's reason says so.
+    Raises ValueError as `plan`, NotInstalled. If the engine stops by itself, the audit's reason says so.
     """
-    [kill], parts = draw_kills(log, 1, seed), slices(log, 1)
+    [aim], log = plan(workload, 1, seed), workload.log
+    results = sum(due < aim.moment for due in workload.due.values()) + 1
+    parts = slices(log, 1)
     session = EngineSession(engine, work)
     story, error = TransactionStory(session), None
     try:
@@ -157,7 +116,7 @@ def run_outage(
         session.send(at_once)
         session.wait_for_news()
         session.send(steady, STEADY_SECONDS)
-        story.wait_for_a_commit(proxy, kill.results)
+        story.wait_for_a_commit(proxy, results)
         session.kill()
         story.tell("killed")
         story.note_what_the_engine_noted()
@@ -189,9 +148,6 @@ def _said_of_a_loss(work: Work) -> str | None:
     return None
 
 
-STEADY_SECONDS = 4.0  # for sending the second half of a slice
-
-
 @dataclass(frozen=True)
 class EngineRun:
     """The outcome of a run with kills. `recoveries` are seconds from each kill to the next new committed result."""
@@ -219,38 +175,19 @@ class EngineRun:
 def run_engine(
     engine: Engine,
     work: Work,
-    log: Sequence[Access],
+    workload: Count,
     kills: int,
     seed: int,
     say: Callable[[str], object] = lambda line: None,
 ) -> EngineRun:
     """Count the log, kill the engine `kills` times on the way, and judge. Both topics must not exist yet.
 
-    Raises ValueError as `draw_kills`, NotInstalled. If the engine stops by itself, the audit's reason says so.
+    Raises ValueError as `plan`, NotInstalled. If the engine stops, the audit's reason says so.
     """
-    plan, parts = draw_kills(log, kills, seed), slices(log, kills)
-    session = EngineSession(engine, work)
-    error = None
-    try:
-        session.start()
-        for number, (kill, part) in enumerate(zip(plan, parts, strict=False), start=1):
-            at_once, steady = halves(part)
-            session.send(at_once)
-            session.wait_for_news()
-            session.send(steady, STEADY_SECONDS)
-            session.wait_for(kill.results)
-            session.idle(kill.delay)
-            session.kill()
-            say(f"kill {number} of {kills}: after {len(session.tail.distinct):,} results")
-            session.start()
-        send_rest(session, parts[-1], log)
-    except EngineStopped as stopped:
-        error = str(stopped)
-    finally:
-        session.close()
+    run = run_job(EngineJob(engine), work, workload, plan(workload, kills, seed), None, PATIENCE, say)
+    struck = tuple(strike.seconds for strike in run.strikes)
     return EngineRun(
-        engine.name, work.exactly_once, tuple(session.kills), tuple(session.recoveries), session.first_result,
-        session.now, judge(session, log, error),
+        engine.name, work.exactly_once, struck, tuple(run.recoveries), run.first_result, run.seconds, run.audit
     )  # fmt: skip
 
 
@@ -273,6 +210,12 @@ def judge(session: EngineSession, log: Sequence[Access], error: str | None) -> A
     sentinels, watched, came_later = read_all(work.bootstrap_servers, session.watcher, patience, work.sink_topic)
     expected = count_by_window(log)
     return audit(expected, watched, second_reader=came_later, sentinels=sentinels, reader_error=error)
+
+
+def final_results(log: Sequence[Access], sent: int) -> int:
+    """Return how many results the first `sent` accesses make final."""
+    latest = max((time_ms for time_ms, _ in log[:sent]), default=0)
+    return sum(start + WINDOW_MS + LATENESS_MS <= latest for start, _ in count_by_window(log))
 
 
 MEMORY_EVERY = 1.0  # seconds

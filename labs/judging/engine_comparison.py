@@ -33,8 +33,9 @@ from labs.equipment.broker import Broker
 from labs.equipment.child_process import temporary_directory
 from labs.equipment.jars import FLINK, KAFKA_VERSION
 from labs.faults.proxy import Proxy, proxied_broker
+from labs.judging.counts import CLIENTS, Count
+from labs.judging.engine_run import EngineRun, OutageRun, SpeedRun, run_engine, run_outage, run_speed
 from labs.pipeline.log.generate import Traffic
-from labs.runs.engine_run import EngineRun, OutageRun, SpeedRun, run_engine, run_outage, run_speed
 
 LOCKED = re.compile(r"^([\w-]+)==([\w.]+)", re.MULTILINE)
 
@@ -64,8 +65,7 @@ def _versions() -> dict[str, str]:
     }
 
 
-CLIENTS = 100  # different IPs
-RATE, FAST = 200.0, 400.0  # requests per second of event time, with kills and without
+SPEED_RATE = 400.0  # requests per second of event time, in a run without kills
 LATE_RECORDS, LATE_SECONDS = 40_000, 20.0  # sent after the backlog, within so many seconds
 OUTAGE_SECONDS = 16.0
 SHORT_TIMEOUT_MS = 10_000  # shorter than the outage
@@ -169,22 +169,20 @@ class _Bench:
 
     def kills(self, engine: Engine, exactly_once: bool) -> Found:
         work, say = self._work(engine, exactly_once), self._telling(engine, "kills", exactly_once)
-        log = self._log(self.size.records, RATE)
-        return self._found(say, run_engine(engine, work, log, self.size.kills, self.seed, say))
+        workload = Count(self.size.records, 1, self.seed)
+        return self._found(say, run_engine(engine, work, workload, self.size.kills, self.seed, say))
 
     def outage(self, engine: Engine, timeout_ms: int) -> Found:
         work, say = self._work(engine, True, timeout_ms), self._telling(engine, f"outage, {timeout_ms} ms", True)
-        log = self._log(OUTAGE_RECORDS, RATE)
+        workload = Count(OUTAGE_RECORDS, 1, self.seed)
         assert self.proxy, "the trial has a proxy"
-        return self._found(say, run_outage(engine, work, log, self.proxy, self.seed, OUTAGE_SECONDS, say))
+        return self._found(say, run_outage(engine, work, workload, self.proxy, self.seed, OUTAGE_SECONDS, say))
 
     def speed(self, engine: Engine) -> Found:
         work, say = self._work(engine, True, long_run=self.size.long_run), self._telling(engine, "speed", True)
-        log = self._log(self.size.backlog + LATE_RECORDS, FAST)
+        requests = self.size.backlog + LATE_RECORDS
+        log = list(Traffic(requests=requests, seed=self.seed, rate=SPEED_RATE, clients=CLIENTS))
         return self._found(say, run_speed(engine, work, log, self.size.backlog, LATE_SECONDS, say))
-
-    def _log(self, records: int, rate: float) -> list:
-        return list(Traffic(requests=records, seed=self.seed, rate=rate, clients=CLIENTS))
 
     def _work(
         self, engine: Engine, exactly_once: bool, timeout_ms: int = TRANSACTION_TIMEOUT_MS, long_run: bool = False

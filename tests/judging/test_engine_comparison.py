@@ -7,8 +7,8 @@ import pytest
 from labs.benchmarks.peers import Pair
 from labs.commands.engines import tables
 from labs.evidence.auditor.audit import Result, audit
-from labs.runs.engine_comparison import Found, machine
-from labs.runs.engine_run import OF_LOSS, EngineRun, OutageRun, SpeedRun, Step, percentile
+from labs.judging.engine_comparison import Found, machine
+from labs.judging.engine_run import OF_LOSS, EngineRun, OutageRun, SpeedRun, Step, percentile
 
 EXPECTED = {(0, "192.0.2.1"): 3, (0, "192.0.2.2"): 1}
 ONCE = [Result(0, "192.0.2.1", 3), Result(0, "192.0.2.2", 1)]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from labs.runs.engine_comparison import RECORDED, EngineReport, recorded_engines
+from labs.judging.engine_comparison import RECORDED, EngineReport, recorded_engines
 
 
 def test_every_engine_was_judged_in_every_trial():

@@ -16,8 +16,8 @@ from labs.engines.flink import FlinkEngine, latest_checkpoint
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
+from labs.judging.engine_session import EngineSession, Standstill
 from labs.pipeline.log.access_log import Access
-from labs.runs.engine_session import EngineSession, Standstill
 
 # How Flink's KafkaPartitionSplitSerializer writes one partition: topic (its length first), partition, the offset of the
 # next record, and the offset at which to stop, which in a stream is the smallest of all numbers.

@@ -10,9 +10,9 @@ import pytest
 from labs.engines.engine import Work
 from labs.engines.spark import SparkEngine
 from labs.evidence.auditor.verdict import Verdict
+from labs.judging.engine_run import run_speed
+from labs.judging.engine_session import EngineSession
 from labs.pipeline.log.generate import Traffic
-from labs.runs.engine_run import run_speed
-from labs.runs.engine_session import EngineSession
 
 pytestmark = pytest.mark.long
 
