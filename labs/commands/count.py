@@ -130,6 +130,9 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
     plain_console().print(table)
     if counted.span:
         print("from {} to {}".format(*map(utc, counted.span)))
+    if busiest := counted.busiest:
+        start, requests = busiest
+        print(f"busiest window: {utc(start)}, {requests:,} requests")
     print(counted.log.summary)
     if counted.late:
         print(f"{counted.late:,} requests came after their window was final (late); without --as-is none does")

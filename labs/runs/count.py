@@ -136,6 +136,14 @@ class CountedLog:
         return (min(windows), max(windows) + WINDOW_MS) if windows else None
 
     @property
+    def busiest(self) -> tuple[int, int] | None:
+        """The start of the window with the most requests, the first of several, and how many; None without a window."""
+        totals: Counter[int] = Counter()
+        for (window, _), count in self.counts.items():
+            totals[window] += count
+        return min(totals.items(), key=lambda item: (-item[1], item[0])) if totals else None
+
+    @property
     def doubt(self) -> str:
         """What is wrong with the times, if no server can have logged at them; else an empty text."""
         if not self.span:
@@ -162,6 +170,7 @@ class CountedLog:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that `count --json` prints."""
+        busiest = self.busiest
         return {
             "lines": self.log.lines,
             "good": self.log.good,
@@ -173,6 +182,7 @@ class CountedLog:
             "sent": self.replay.sent,
             "acknowledged": self.replay.acknowledged,
             "windows": self.windows,
+            "busiest": busiest and {"window_start": utc(busiest[0]), "requests": busiest[1]},
             "counts": [
                 {"window_start": utc(window), "ip": ip, "count": count}
                 for (window, ip), count in sorted(self.counts.items())

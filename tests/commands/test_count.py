@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -16,7 +17,8 @@ from functools import partial
 
 import pytest
 
-from labs.commands.count import LONG_LOG, UNPACKED, is_long
+from labs.commands.console import plain_console
+from labs.commands.count import LONG_LOG, UNPACKED, is_long, show
 from labs.commands.main import main
 from labs.equipment.topics import admin, remove_topics
 from labs.equipment.waiting import eventually
@@ -57,6 +59,12 @@ def write(path, lines: list[bytes]):
 
 def csv(accesses) -> list[bytes]:
     return [format_line(access, "csv").encode() for access in accesses]
+
+
+def counted(counts: dict[tuple[int, str], int]) -> runs_count.CountedLog:
+    """Return the count of a log whose every line is good, as if Spark had counted it so."""
+    log = LogReport(lines=sum(counts.values()), good=sum(counts.values()))
+    return runs_count.CountedLog(log, Replay(), Counter(counts), 0, audit({}, []), runs_count.Topics("", ""))
 
 
 @pytest.mark.parametrize(("name", "size"), [("access.log", LONG_LOG), ("access.log.gz", LONG_LOG // UNPACKED)])
@@ -346,9 +354,29 @@ def test_a_query_that_fails_ends_the_sending_and_says_why(spark, broker, tmp_pat
     ],
 )
 def test_times_at_which_no_server_can_have_logged_are_doubted(windows, wrong):
-    counts = Counter({(window, "192.0.2.1"): 1 for window in windows})
-    counted = runs_count.CountedLog(LogReport(), Replay(), counts, 0, audit({}, []), runs_count.Topics("", ""))
-    assert (f"logged one at {wrong}" in counted.doubt) if wrong else (counted.doubt == "")
+    doubt = counted({(window, "192.0.2.1"): 1 for window in windows}).doubt
+    assert (f"logged one at {wrong}" in doubt) if wrong else (doubt == "")
+
+
+@pytest.mark.parametrize(
+    ("counts", "busiest"),
+    [
+        ({(START_MS, "a"): 3, (START_MS + 5_000, "a"): 2, (START_MS + 5_000, "b"): 2}, (START_MS + 5_000, 4)),
+        ({(START_MS + 5_000, "a"): 3, (START_MS, "b"): 3}, (START_MS, 3)),
+        ({}, None),
+    ],
+)
+def test_busiest_window_has_the_most_requests_of_all_clients_and_is_the_first_of_several(counts, busiest):
+    assert counted(counts).busiest == busiest
+
+
+def test_report_names_the_busiest_window_in_words_and_in_json(capsys):
+    found, console = counted({(START_MS, "192.0.2.1"): 2_000, (START_MS + 5_000, "192.0.2.2"): 1}), plain_console()
+    for as_json in (False, True):
+        show(found, argparse.Namespace(plot=None, json=as_json, top=10), console)
+    *lines, report = capsys.readouterr().out.splitlines()
+    assert "busiest window: 2026-01-01T00:00:00Z, 2,000 requests" in lines
+    assert json.loads(report)["busiest"] == {"window_start": "2026-01-01T00:00:00Z", "requests": 2_000}
 
 
 @pytest.mark.bench
