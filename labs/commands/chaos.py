@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from labs.faults.chaos.lanes import Strike
     from labs.faults.chaos.plan import ChaosPlan
@@ -119,7 +119,8 @@ class Screen:
     def see(self, sample: Sample) -> None:
         self._latest = sample
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
@@ -127,10 +128,10 @@ class Screen:
         if self._latest:
             now = self._latest
             title += f"\n{now.seconds:4.0f} s: {now.sent:,} records sent, {now.lag:,} behind, {now.visible:,} results"
-        table = Table("seconds", "fault", "what", title=title, title_justify="left")
+        table = Table("seconds", "fault", "what")
         for strike in self.strikes[-12:]:
             table.add_row(f"{strike.began:.1f}", strike.kind, Text(strike.detail[:90]))
-        return table
+        return Group(title, table)  # a title of the table itself would be folded to the table's width
 
 
 def show(report: ChaosReport, plot: Path) -> None:
@@ -140,14 +141,14 @@ def show(report: ChaosReport, plot: Path) -> None:
 
     from labs.commands.console import in_colour, plain_console
 
-    title = f"seed {report.plan.seed}: the faults and their times"
-    table = Table("seconds", "fault", "what", title=title, title_justify="left")
+    table = Table("seconds", "fault", "what")
     for strike in report.strikes:
         span = f"{strike.began:.1f}"
         if strike.ended and strike.ended - strike.began > 0.1:
             span += f" – {strike.ended:.1f}"
         table.add_row(span, strike.kind, Text(strike.detail))
     console = plain_console()
+    console.print(f"seed {report.plan.seed}: the faults and their times")
     console.print(table)
     for kind, count in report.faults.most_common():
         console.print(f"{count:4} × {kind}")

@@ -122,7 +122,8 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
     from labs.commands.console import in_colour, plain_console
     from labs.evidence.auditor.observed import utc
 
-    table = Table(title=f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s", title_justify="left")
+    print(f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s")
+    table = Table()
     table.add_column("client", overflow="fold")
     table.add_column("requests", justify="right")
     for ip, count in counted.top(arguments.top):

@@ -375,6 +375,7 @@ def test_report_names_the_busiest_window_in_words_and_in_json(capsys):
     for as_json in (False, True):
         show(found, argparse.Namespace(plot=None, json=as_json, top=10), console)
     *lines, report = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2,001 requests in 2 windows of 5 s"
     assert "busiest window: 2026-01-01T00:00:00Z, 2,000 requests" in lines
     assert json.loads(report)["busiest"] == {"window_start": "2026-01-01T00:00:00Z", "requests": 2_000}
 

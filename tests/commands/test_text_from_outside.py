@@ -53,7 +53,9 @@ def test_faults_of_a_chaos_run_are_listed_with_their_details(capsys, text):
     screen.strikes = strikes
     plain_console().print(screen)
     chaos.show(report, Path(f"out/{text}/timeline.png"))
-    assert capsys.readouterr().out.count(text) == 3
+    shown = capsys.readouterr().out
+    assert shown.count(text) == 3
+    assert shown.startswith("chaos, seed 7, 3 min into the exactly-once sink\n")
 
 
 @pytest.mark.parametrize("text", OUTSIDE)
