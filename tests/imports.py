@@ -1,4 +1,4 @@
-"""Which rooms of the house a piece of source knows, found in its text alone: nothing is imported or run.
+"""Which modules of the lab a piece of source imports or names, found in its text alone: nothing is imported or run.
 
 Seen are `import` statements, also inside functions, modules named in strings (`"labs.commands.run"`,
 `f"labs.benchmarks.{name}"`), `"-m", "labs", …` of a child's command line, and imports in a program kept in a string.
@@ -15,10 +15,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-HOUSE = ("labs", "exactly_once_kafka")
+OURS = ("labs", "exactly_once_kafka")
 
-# A room may import rooms of a smaller number and itself. Equal numbers stand side by side and do not know each other.
-RANK = {
+# package -> its layer. A package may import packages of lower layers and itself, but none other of its own layer.
+# CONTRIBUTING.md draws the layers.
+LAYERS = {
     "exactly_once_kafka": 0,
     "equipment": 1,
     "pipeline": 2,
@@ -43,7 +44,7 @@ _DOTTED = re.compile(r"(labs|exactly_once_kafka)(\.\w+)+\.?(:\w+)?")
 _PROGRAM = re.compile(r"(?:^|; ?)\s*(?:from|import) ((?:labs|exactly_once_kafka)[\w.]*)", re.MULTILINE)
 
 
-def modules_known(source: str) -> Iterator[tuple[int, str]]:
+def modules_named(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line, module) for every module that the source imports or names."""
     tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -62,9 +63,9 @@ def _imported(node: ast.AST) -> Iterator[str]:
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         if node.level:
-            raise ValueError(f"line {node.lineno}: a relative import; write the whole name, so that the walls see it")
+            raise ValueError(f"line {node.lineno}: a relative import; write the whole name, so that this check sees it")
         # `from labs import lesson` names a module, `from labs.lesson import check` a name of one: both are found so.
-        if node.module in HOUSE:
+        if node.module in OURS:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         else:
             yield node.module or ""
@@ -77,26 +78,26 @@ def _run_as_program(node: ast.AST) -> Iterator[str]:
         yield "labs.__main__"
 
 
-def room_of(module: str) -> str | None:
-    """Return the room of a module of this house: `labs.faults.job` -> faults; None for anybody else's module."""
+def package_of(module: str) -> str | None:
+    """Return the package of the lab that has a module: `labs.faults.job` -> faults; None for a module of others."""
     top, _, rest = module.partition(".")
-    if top not in HOUSE:
+    if top not in OURS:
         return None
     return top if top == "exactly_once_kafka" else rest.partition(".")[0] or "labs"
 
 
-def wrong_way(module: str, source: str) -> Iterator[str]:
-    """Yield what a module of the house knows and must not know, one line each."""
-    here = room_of(module)
+def violations(module: str, source: str) -> Iterator[str]:
+    """Yield each module of the lab that this one imports or names and must not, as one line."""
+    here = package_of(module)
     assert here is not None, module
-    for line, known in modules_known(source):
-        there = room_of(known)
+    for line, known in modules_named(source):
+        there = package_of(known)
         if there is None or there == here:
             continue
-        if there not in RANK:
-            yield f"{module}:{line} names {known}, which is in no room of the house"
-        elif RANK[there] >= RANK[here]:
-            yield f"{module}:{line} ({here}) knows {known} ({there})"
+        if there not in LAYERS:
+            yield f"{module}:{line} names {known}, whose package has no layer: add it to LAYERS in tests/imports.py"
+        elif LAYERS[there] >= LAYERS[here]:
+            yield f"{module}:{line} ({here}) imports {known} ({there})"
 
 
 def beyond(source: str, allowed: frozenset[str], packages: tuple[str, ...]) -> Iterator[str]:
@@ -108,21 +109,21 @@ def beyond(source: str, allowed: frozenset[str], packages: tuple[str, ...]) -> I
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             node.body = [ast.Pass()]
-    for line, module in modules_known(ast.unparse(tree)):
+    for line, module in modules_named(ast.unparse(tree)):
         inside = any(module == package or module.startswith(f"{package}.") for package in packages)
         if module.partition(".")[0] not in allowed and not inside:
             yield f"line {line}: {module}"
 
 
 def missing_names(source: str, root: Path) -> Iterator[str]:
-    """Yield what the source takes from the house and the house does not have: a module, or a name in one."""
+    """Yield what the source imports from the lab and the lab does not have: a module, or a name in one."""
     for tree in _programs(source):
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in HOUSE:
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in OURS:
                 place = root.joinpath(*node.module.split("."))
                 yield from (f"{node.module}.{a.name}" for a in node.names if not _has(place, a.name))
             elif isinstance(node, ast.Import):
-                for alias in (a for a in node.names if a.name.partition(".")[0] in HOUSE):
+                for alias in (a for a in node.names if a.name.partition(".")[0] in OURS):
                     place = root.joinpath(*alias.name.split("."))
                     if not (place.is_dir() or place.with_suffix(".py").exists()):
                         yield alias.name

@@ -1,4 +1,4 @@
-"""The walls of the house: what each room may know, what stays pure, empty and short. Nothing is imported or run."""
+"""The rules for the packages of CONTRIBUTING.md, checked in the text of the code: nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.imports import beyond, missing_names, modules_named, violations
 from tests.lessons import cells, python_of
-from tests.walls import beyond, missing_names, modules_known, wrong_way
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for top in ("labs", "exactly_once_kafka") for path in ROOT.glob(f"{top}/**/*.py"))
@@ -27,11 +27,11 @@ PURE = (
     "labs.pipeline.log.log_report",
 )
 
-# Known breaches of a wall. The list may only become shorter: an entry that is no longer needed fails the test.
-WRONG_WAYS = {
-    "labs.faults.job knows labs.__main__": "a job is `python -m labs run` in a process of its own",
+# Known violations. These lists may only become shorter: an entry that is no longer needed fails the test.
+VIOLATIONS = {
+    "labs.faults.job imports labs.__main__": "a job is `python -m labs run` in a process of its own",
 }
-BESIDE_THE_FACE: dict[str, str] = {}
+NOT_FROM_THE_API: dict[str, str] = {}
 SLEEPS: dict[str, str] = {}
 
 # What a lesson keeps out of sight: running text as code, and looking into the lab instead of showing it.
@@ -47,10 +47,10 @@ def without_line(finding: str) -> str:
     return re.sub(r":\d+ \(\w+\)| \(\w+\)$", "", finding)
 
 
-def test_a_room_knows_only_rooms_before_it():
-    found = {without_line(each) for path in SOURCES for each in wrong_way(module_of(path), path.read_text())}
-    assert found - WRONG_WAYS.keys() == set(), "a room may know only rooms before it; CONTRIBUTING.md draws them"
-    assert WRONG_WAYS.keys() - found == set(), "mended: take it off the list"
+def test_a_package_imports_only_packages_of_lower_layers():
+    found = {without_line(each) for path in SOURCES for each in violations(module_of(path), path.read_text())}
+    assert found - VIOLATIONS.keys() == set(), "a package may import only packages that CONTRIBUTING.md draws above it"
+    assert VIOLATIONS.keys() - found == set(), "mended: take it off the list"
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_a_room_knows_only_rooms_before_it():
         ("labs.runs.chaos", "from labs.attic import old"),
     ],
 )
-def test_a_way_through_a_wall_is_found(module, source):
-    assert list(wrong_way(module, source))
+def test_a_violation_is_found(module, source):
+    assert list(violations(module, source))
 
 
-def test_relative_imports_are_refused_since_the_walls_do_not_see_through_them():
+def test_relative_imports_are_refused():
     with pytest.raises(ValueError, match="relative import"):
-        list(modules_known("from ..faults import job"))
+        list(modules_named("from ..faults import job"))
 
 
-def test_ways_down_and_docstrings_are_no_breach():
+def test_imports_of_lower_layers_and_docstrings_are_no_violation():
     source = '"""labs.commands.run runs this."""\nfrom labs.pipeline.log import replay\nimport json'
-    assert not list(wrong_way("labs.runs.chaos", source))
+    assert not list(violations("labs.runs.chaos", source))
 
 
 def impurities() -> Iterator[str]:
@@ -90,7 +90,7 @@ def impurities() -> Iterator[str]:
 
 
 def test_auditor_and_records_need_only_the_standard_library():
-    assert list(impurities()) == []
+    assert list(impurities()) == [], "these may import the standard library and PURE only"
 
 
 def test_a_module_that_is_not_pure_is_found():
@@ -111,13 +111,14 @@ def statements(path: Path) -> list[str]:
     return [ast.unparse(node) for node in tree.body[ast.get_docstring(tree) is not None :]]
 
 
-def test_a_room_loads_nothing_until_one_of_its_modules_is_asked_for():
-    doors = [path for path in SOURCES if path.name == "__init__.py" and path.parts[len(ROOT.parts)] == "labs"]
-    assert len(doors) > 10
-    assert {str(path.relative_to(ROOT)): statements(path) for path in doors if statements(path)} == {}
+def test_init_files_have_no_code():
+    files = [path for path in SOURCES if path.name == "__init__.py" and path.parts[len(ROOT.parts)] == "labs"]
+    assert len(files) > 10
+    found = {str(path.relative_to(ROOT)): statements(path) for path in files if statements(path)}
+    assert found == {}, "an __init__ file has code, which every import of the package would run: move it to a module"
 
 
-def test_the_face_of_the_lessons_has_what_they_use_and_nothing_else():
+def test_the_api_of_the_lessons_has_what_they_use_and_nothing_else():
     used: set[str] = set()
     for path in NOTEBOOKS:
         for node in (each for cell in cells(path, "code") for each in ast.walk(ast.parse(python_of(cell)))):
@@ -132,21 +133,21 @@ def test_the_face_of_the_lessons_has_what_they_use_and_nothing_else():
     assert imported - used - {"annotations"} == set(), "no lesson uses it"
 
 
-def test_lessons_import_from_the_lab_through_its_face_only():
+def test_lessons_import_from_their_api_only():
     found = set()
     for path in NOTEBOOKS:
         for cell in cells(path, "code"):
-            known = {module for _, module in modules_known(python_of(cell)) if module.startswith("labs")}
+            known = {module for _, module in modules_named(python_of(cell)) if module.startswith("labs")}
             found |= {f"{path.name}: {module}" for module in known - {"labs.lesson"}}
-    assert found - BESIDE_THE_FACE.keys() == set(), "a lesson imports from labs.lesson only"
-    assert BESIDE_THE_FACE.keys() - found == set(), "mended: take it off the list"
+    assert found - NOT_FROM_THE_API.keys() == set(), "a lesson imports from labs.lesson only"
+    assert NOT_FROM_THE_API.keys() - found == set(), "mended: take it off the list"
 
 
 def test_lessons_show_the_mechanism_and_not_the_plumbing():
     found = [
         (path.name, each) for path in NOTEBOOKS for cell in cells(path, "code") for each in PLUMBING if each in cell
     ]
-    assert found == []
+    assert found == [], "a cell shows the mechanism: no exec, no inspect, nothing but labs.lesson of the lab"
 
 
 def test_what_is_imported_is_there():
@@ -156,7 +157,7 @@ def test_what_is_imported_is_there():
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
         sources[page.name] = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
     found = {name: list(missing_names(source, ROOT)) for name, source in sources.items()}
-    assert {name: missing for name, missing in found.items() if missing} == {}
+    assert {name: missing for name, missing in found.items() if missing} == {}, "imported, and not there"
 
 
 @pytest.mark.parametrize(
