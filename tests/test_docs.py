@@ -86,7 +86,8 @@ def misspelt(paths: list[Path | str]) -> str:
 
 
 def test_links_lead_somewhere():
-    assert [each for page in (*PAGES, *LESSONS) for each in dead_links(page, prose_of(page))] == []
+    found = [each for page in (*PAGES, *LESSONS) for each in dead_links(page, prose_of(page))]
+    assert found == [], "\n".join(found)
 
 
 @pytest.mark.parametrize("link", ["[x](docs/attic.md)", "[x](#attic)", "[x](CONTRIBUTING.md#attic)", '<a href="../x">'])
@@ -98,7 +99,8 @@ def test_dead_link_is_found(link):
 
 def test_files_that_are_named_are_there():
     texts = {page.name: text_of(page) for page in (*PAGES, *LESSONS)}
-    assert [each for name, text in texts.items() for each in absent_files(name, text)] == []
+    found = [each for name, text in texts.items() for each in absent_files(name, text)]
+    assert found == [], "named, and not there:\n" + "\n".join(found)
     assert list(absent_files("x", "see `labs/attic.py`, `labs/lesson.py` and /usr/labs/x")) == ["x: labs/attic.py"]
 
 
@@ -133,7 +135,8 @@ def rows_without_a_test(name: str, prose: str) -> Iterator[str]:
 
 
 def test_tests_that_show_the_rows_of_a_table_are_there():
-    assert [each for page in PAGES for each in rows_without_a_test(page.name, page.read_text())] == []
+    found = [each for page in PAGES for each in rows_without_a_test(page.name, page.read_text())]
+    assert found == [], "a table says that these tests show its rows:\n" + "\n".join(found)
     tables = sum(page.read_text().count("| shown by |\n") for page in PAGES)
     assert tables == 4
 
@@ -155,7 +158,8 @@ def claims_without_limit(name: str, text: str) -> Iterator[str]:
 
 def test_independence_of_the_auditor_is_claimed_with_its_limit():
     pages = [*PAGES, *LESSONS, ROOT / "CITATION.cff", *sorted(ROOT.glob("labs/**/*.py"))]
-    assert [each for page in pages for each in claims_without_limit(page.name, text_of(page))] == []
+    found = [each for page in pages for each in claims_without_limit(page.name, text_of(page))]
+    assert found == [], "say also that the auditor and the pipeline share the parser:\n" + "\n".join(found)
     claim = "The auditor is independent of Spark"
     assert list(claims_without_limit("x", f"Other.\n\n{claim}.")) == [f"x: {claim}."]
     assert list(claims_without_limit("x", f"{claim}, but not of the parser.")) == []
