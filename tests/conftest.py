@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(str(alone or item.location[0])))
     leave_to_soak(items)
     if beside := [item.nodeid for item in items if item.get_closest_marker("soak") and not is_long(item)]:
-        raise pytest.UsageError("soak stands beside long, and is alone at these:\n" + "\n".join(beside))
+        raise pytest.UsageError("these are marked soak, and are to be marked long as well:\n" + "\n".join(beside))
     unmarked = [
         item.nodeid
         for item in items
