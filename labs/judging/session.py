@@ -1,7 +1,8 @@
 """A job under strikes: the session of an engine, with records of any workload, and with more faults than kills.
 
 A job that ends by itself is started again, as a supervisor would do: a job with a fenced producer, for example, must
-end. If it has ended three times in a row without a new result, the run stops.
+end. If it has ended three times in a row without a new result, the run stops. The run also stops if a job hangs: if it
+writes no new result for `patience` seconds (`Standstill`). Such a run is unknown, or invalid if an error was seen.
 """
 
 from __future__ import annotations
