@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from labs.faults.chaos.lanes import Strike
+    from labs.faults.chaos.injectors import Strike
     from labs.faults.chaos.plan import ChaosPlan
     from labs.runs.chaos import ChaosReport, Sample
 

@@ -35,14 +35,14 @@ from labs.evidence.checkpoint.files import log_files, read_plan
 from labs.evidence.checkpoint.planned_results import read_source_records
 from labs.evidence.readers.results import read_results, readable_sentinels, write_sentinels
 from labs.evidence.readers.watcher import Watcher
-from labs.faults.chaos.lanes import (
+from labs.faults.chaos.injectors import (
     BROKER_KINDS,
     DRIVER_KINDS,
     NETWORK_KINDS,
-    BrokerLane,
-    DriverLane,
+    BrokerInjector,
+    DriverInjector,
     Journal,
-    NetworkLane,
+    NetworkInjector,
     Strike,
 )
 from labs.faults.chaos.plan import KILLS, ChaosPlan
@@ -234,7 +234,7 @@ def run_chaos(
         journal, watcher = Journal(on_strike), Watcher(servers, SINK_TOPIC)
         requests = Traffic(requests=1 << 40, seed=plan.seed, rate=plan.rate / SPEED, clients=200)
         traffic = LiveTraffic(requests, servers, rate=plan.rate)
-        driver = DriverLane(
+        driver = DriverInjector(
             plan.of(DRIVER_KINDS),
             plan.seed,
             journal,
@@ -244,10 +244,10 @@ def run_chaos(
             plan.points,
             plan.spare,
         )
-        lanes = [
+        injectors = [
             driver,
-            BrokerLane(plan.of(BROKER_KINDS), plan.seed, journal, broker),
-            NetworkLane(plan.of(NETWORK_KINDS), plan.seed, journal, proxy),
+            BrokerInjector(plan.of(BROKER_KINDS), plan.seed, journal, broker),
+            NetworkInjector(plan.of(NETWORK_KINDS), plan.seed, journal, proxy),
         ]
         samples: list[Sample] = []
 
@@ -259,17 +259,17 @@ def run_chaos(
             on_sample(samples[-1])
 
         try:
-            for lane in lanes:
-                lane.start()
-            while not plan.is_done(journal.now, journal.strikes) and not any(lane.error for lane in lanes):
+            for injector in injectors:
+                injector.start()
+            while not plan.is_done(journal.now, journal.strikes) and not any(injector.error for injector in injectors):
                 look()
-                for lane in lanes:
-                    if plan.is_done(journal.now, journal.strikes, lane.kinds):
-                        lane.calm()
-            for lane in lanes:
-                lane.calm()
-            for lane in lanes[1:]:
-                lane.join()
+                for injector in injectors:
+                    if plan.is_done(journal.now, journal.strikes, injector.kinds):
+                        injector.calm()
+            for injector in injectors:
+                injector.calm()
+            for injector in injectors[1:]:
+                injector.join()
             proxy.disarm()
             traffic.stop()
             expected = count_by_window(traffic.sent.elements())
@@ -277,7 +277,7 @@ def run_chaos(
         finally:
             driver.stop()
             traffic.close()
-        error = next((lane.error for lane in lanes if lane.error), None)
+        error = next((injector.error for injector in injectors if injector.error), None)
         verdict, *readings = judge(
             servers, watcher, traffic, expected, plan.transaction_timeout + LOOK_FOR_TIMEOUTS, error
         )
@@ -310,7 +310,7 @@ def job_options(plan: ChaosPlan, servers: str, directory: Path) -> dict[str, obj
     }
 
 
-def _let_it_finish(driver: DriverLane, watcher: Watcher, expected: int, look: Callable[[], None]) -> None:
+def _let_it_finish(driver: DriverInjector, watcher: Watcher, expected: int, look: Callable[[], None]) -> None:
     """Wait until all `expected` results are visible, or none has come for PATIENCE seconds."""
     seen, since = 0, time.monotonic()
     while (seen_now := len(watcher.distinct)) < expected and driver.is_alive():

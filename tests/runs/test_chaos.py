@@ -10,8 +10,8 @@ import json
 import pytest
 
 from labs.commands.main import main
-from labs.faults.chaos import lanes
-from labs.faults.chaos.lanes import Journal
+from labs.faults.chaos import injectors
+from labs.faults.chaos.injectors import Journal
 
 FAULTS = ("driver-kill", "driver-point", "broker-kill", "network-cut", "late-commit")
 
@@ -42,7 +42,7 @@ def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_p
 @pytest.mark.timeout(900)
 def test_run_that_is_not_valid_says_why_and_keeps_its_evidence(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_MASTER", "no-such-master")
-    monkeypatch.setattr(lanes, "TOO_MANY", 2)
+    monkeypatch.setattr(injectors, "TOO_MANY", 2)
     code, report = chaos(capsys, "--minutes", 3, "--faults", "late-commit", "--output", tmp_path)
     assert (report["verdict"], code) == ("unknown", 1)
     reason = report["audit"]["reason"]
@@ -58,9 +58,9 @@ def test_impossible_fault_is_one_clear_line(capsys):
     assert "no fault is called 'meteor'" in capsys.readouterr().err
 
 
-def test_lane_draws_the_same_for_a_seed():
-    class Recording(lanes.Lane):
-        lane_name, gap = "recording", (0.0, 0.001)
+def test_injector_draws_the_same_for_a_seed():
+    class Recording(injectors.Injector):
+        target, gap = "recording", (0.0, 0.001)
 
         def strike(self, kind):
             drawn.append((kind, self.random.random()))
@@ -78,9 +78,9 @@ def test_lane_draws_the_same_for_a_seed():
     assert runs[0] != runs[2]
 
 
-def test_lane_that_breaks_ends_and_keeps_its_error():
-    class Broken(lanes.Lane):
-        lane_name, gap = "broken", (0.0, 0.0)
+def test_injector_that_breaks_ends_and_keeps_its_error():
+    class Broken(injectors.Injector):
+        target, gap = "broken", (0.0, 0.0)
 
         def strike(self, kind):
             raise RuntimeError("no broker to kill")

@@ -12,7 +12,7 @@ from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
 from labs.evidence.readers.watcher import Watcher
-from labs.faults.chaos.lanes import DriverLane, Journal
+from labs.faults.chaos.injectors import DriverInjector, Journal
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
 
@@ -37,7 +37,7 @@ def test_any_one_down_the_pipeline_goes_on_and_two_down_it_waits_without_loss(tm
         traffic = LiveTraffic(Traffic(1 << 40, rate=RATE / 5, clients=20, disorder_ms=0), servers, source, RATE)
         options = {"bootstrap_servers": servers, "source_topic": source, "sink_topic": sink, "trigger": 0.5}
         options |= {"checkpoint": tmp_path / "checkpoint", "transaction_timeout_ms": 20_000}
-        job = DriverLane((), 0, Journal(), options, 20, tmp_path / "job.log")  # restarts it, and strikes nothing
+        job = DriverInjector((), 0, Journal(), options, 20, tmp_path / "job.log")  # restarts it, and strikes nothing
         job.start()
 
         def goes_on():

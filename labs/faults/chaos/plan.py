@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exactly_once_kafka.points import FAULT_POINTS
-from labs.faults.chaos.lanes import BROKER_KINDS, DRIVER_KINDS, NETWORK_KINDS, Strike
+from labs.faults.chaos.injectors import BROKER_KINDS, DRIVER_KINDS, NETWORK_KINDS, Strike
 from labs.faults.job import known_sink
 
 # kind of fault -> what it does

@@ -1,11 +1,11 @@
-"""Lanes of chaos: threads that each strike one part of the pipeline again and again, at moments drawn from a seed.
+"""The fault injectors of chaos: each strikes one part of the pipeline again and again, at moments drawn from a seed.
 
     brokers  one at a time is killed, frozen, or restarted
     network  connections are cut, and a commit arrives long after its batch has ended
     driver   the job process is killed at random moments and at named points, frozen, and replaced
 
-The driver's lane is the supervisor too: whenever the job has ended, for whatever reason, it starts the job again. A
-journal records what was done, and when, so that a run can be understood and roughly repeated.
+Each is a thread. That of the driver is the supervisor too: whenever the job has ended, for whatever reason, it starts
+the job again. A journal records what was done, and when, so that a run can be understood and roughly repeated.
 """
 
 from __future__ import annotations
@@ -83,20 +83,20 @@ class Journal:
 STEP = 0.05  # seconds between two looks
 
 
-class Lane(threading.Thread):
+class Injector(threading.Thread):
     """Strikes by `strike(kind)` with kinds drawn from `kinds`, until `calm`.
 
-    Each lane has a random sequence of its own, so that its choices do not depend on the speed of the others. An error
-    in the lane itself ends it, and is kept in `error`.
+    Each injector has a random sequence of its own, so that its choices do not depend on the speed of the others. If one
+    fails itself, it ends, and its error is kept in `error`.
     """
 
-    lane_name = ""
+    target = ""
     gap = (5.0, 15.0)  # seconds between two strikes
 
     def __init__(self, kinds: tuple[str, ...], seed: int, journal: Journal):
-        super().__init__(name=f"chaos-{self.lane_name}", daemon=True)
+        super().__init__(name=f"chaos-{self.target}", daemon=True)
         self.kinds, self.journal = kinds, journal
-        self.random = Random(f"{seed} {self.lane_name}")
+        self.random = Random(f"{seed} {self.target}")
         self.error: Exception | None = None
         self._calm = threading.Event()
 
@@ -136,10 +136,10 @@ BROKER_KINDS = {
 }
 
 
-class BrokerLane(Lane):
+class BrokerInjector(Injector):
     """Strikes one node at a time, and repairs it before it strikes the next."""
 
-    lane_name = "broker"
+    target = "broker"
 
     def __init__(self, kinds: tuple[str, ...], seed: int, journal: Journal, broker: Broker):
         super().__init__(kinds, seed, journal)
@@ -167,10 +167,10 @@ NETWORK_KINDS = {
 }
 
 
-class NetworkLane(Lane):
+class NetworkInjector(Injector):
     """Strikes through the proxy."""
 
-    lane_name = "network"
+    target = "network"
 
     def __init__(self, kinds: tuple[str, ...], seed: int, journal: Journal, proxy: Proxy):
         super().__init__(kinds, seed, journal)
@@ -206,14 +206,14 @@ WARMING = 25  # batches of at least half a second each, during which the next sp
 TOO_MANY = 8  # drivers in a row that end by themselves before their first batch
 
 
-class DriverLane(Lane):
+class DriverInjector(Injector):
     """Runs the job (`options` as for JobProcess) until `stop`, and ends each driver in one of several ways.
 
     `timeout` is the transaction timeout in seconds. What the drivers print is appended to the file `log`. A
     driver-point is one of `points`. With `spare`, each driver but the first was a hot spare.
     """
 
-    lane_name = "driver"
+    target = "driver"
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class DriverLane(Lane):
         self._killed: JobProcess | None = None
 
     def stop(self) -> None:
-        """End the job and the lane. Call it when the lane is calm and the results have arrived."""
+        """End the job and the injector. Call it when the injector is calm and the results have arrived."""
         self.calm()
         self._stopped = True
         if self.ident:
@@ -308,7 +308,7 @@ class DriverLane(Lane):
         return self._stopped or not job.running
 
     def _note_exit(self, job: JobProcess, fault: Fault | None) -> None:
-        """Record how a driver ended, unless this lane has killed it."""
+        """Record how a driver ended, unless this injector has killed it."""
         if job.running or job is self._killed:
             return
         self._failed_starts = 0 if fault or _works(job) else self._failed_starts + 1
