@@ -87,7 +87,8 @@ def folders() -> set[Path]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _temporary_folder_with_a_space():
+def _temporary_folder_with_a_space(tmp_path_factory):
+    tmp_path_factory.getbasetemp()  # pytest makes it when it is first asked for, and in here it would be deleted
     # A short name: a browser makes a socket in there, whose path may have a hundred characters and no more.
     # It lives on and may write while the folder is being deleted.
     things = tempfile.TemporaryDirectory(prefix="for ünfinished things ", ignore_cleanup_errors=True)
