@@ -167,6 +167,13 @@ class JobSession(EngineSession):
         self.process.close()
         self.start()
 
+    def kill(self) -> None:
+        """Kill the job, and read what it committed before: only what comes later is a recovery, or news."""
+        super().kill()
+        self.idle(TO_SEE)
+        self._committed, self.kills[-1] = len(self.watcher.distinct), self.now
+        del self.recoveries[len(self.kills) - 1 :]  # what was read in this moment
+
     @property
     def is_done(self) -> bool:
         """Whether the results of all closing records are committed."""

@@ -53,6 +53,7 @@ def killed_once(engine, exactly_once, broker, tmp_path, attempt=1):
     assert not (folder / TEMPORARY).exists()
     assert forgetful_topics(broker.bootstrap_servers, name) == []
     assert (len(run.kills), len(run.recoveries)) == (1, 1), run.audit
+    assert run.recoveries[0] > 0.5, "no engine starts so soon: a result from before the kill was taken for a new one"
     return run.audit
 
 
