@@ -3,9 +3,10 @@
 Each engine drains a small backlog and a large one, both audited. The result is the difference between the two, in which
 start and warm-up cancel out. The engines take turns, so that a slow phase of the machine slows all of them.
 
-Limitations: one partition; two cores, or as many as there are; traffic, broker and reader on the same machine. For an
-engine that is still warming up at the end of the small backlog, the result depends on the sizes. JVMs use all of their
-compilers, as they do by default, so that their first result comes later than in lessons and comparisons.
+Limitations: two cores, or as many as there are, with traffic, broker and reader on the same machine. An engine with one
+task for each partition has at most one for each core. For an engine that is still warming up at the end of the small
+backlog, the result depends on the sizes. JVMs use all of their compilers, as they do by default, so that their first
+result comes later than in lessons and comparisons.
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ class Pair(NamedTuple):
 
 
 def measure(
-    small: int = 2_000_000, large: int = 10_000_000, rounds: int = 1, engines: Sequence[str] | None = None
+    small: int = 2_000_000,
+    large: int = 10_000_000,
+    rounds: int = 1,
+    engines: Sequence[str] | None = None,
+    partitions: int = 1,
 ) -> Iterator[tuple[str, float, str]]:
     """Yield (what, value, unit): medians of the rounds for each engine, and each as a ratio to the lab's own job.
 
@@ -52,7 +57,8 @@ def measure(
     """
     names = dict.fromkeys([OURS, *engines]) if engines else None  # each once
     taking_part = chosen_engines(list(names) if names else None)
-    rows = [(_runs(taking_part, small), _runs(taking_part, large)) for _ in range(rounds)]
+    sizes = [Size(backlog=backlog, long_run=True, partitions=partitions) for backlog in (small, large)]
+    rows = [tuple(_runs(taking_part, size) for size in sizes) for _ in range(rounds)]
     found = {each.name: _told([Pair(few[each.name], many[each.name]) for few, many in rows]) for each in taking_part}
     for name, told in found.items():
         for what, (value, unit) in told.items():
@@ -61,11 +67,11 @@ def measure(
                 yield f"{name}: {what}, {OURS} = 1", value / found[OURS][what][0], ""
 
 
-def _runs(engines: Sequence[Engine], backlog: int) -> dict[str, SpeedRun]:
+def _runs(engines: Sequence[Engine], size: Size) -> dict[str, SpeedRun]:
     runs = {}
-    for found in compare(engines, [SEED], Size(backlog=backlog, long_run=True), ["speed"]):
+    for found in compare(engines, [SEED], size, ["speed"]):
         if not isinstance(found.run, SpeedRun) or not found.run.audit.valid:
-            raise RuntimeError(f"{found.run.engine}, {backlog:,} records: {found.run.audit}")
+            raise RuntimeError(f"{found.run.engine}, {size.backlog:,} records: {found.run.audit}")
         runs[found.run.engine] = found.run
     return runs
 
@@ -75,6 +81,11 @@ def _told(pairs: Sequence[Pair]) -> dict[str, tuple[float, str]]:
     hundredths = statistics.quantiles(latencies, n=100, method="inclusive")
     return {
         "from the start to the first result": (statistics.median(pair.small.first_result or 0 for pair in pairs), "s"),
+        "to the first result of the large backlog": (
+            statistics.median(pair.large.first_result or 0 for pair in pairs),
+            "s",
+        ),
+        "from the start to the last result": (statistics.median(pair.large.drained or 0 for pair in pairs), "s"),
         "drained after the warm-up": (statistics.median(pair.records_per_second for pair in pairs), "records/s"),
         "latency, p50": (hundredths[49], "s"),
         "latency, p99": (hundredths[98], "s"),

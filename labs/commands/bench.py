@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=4, help="sink, restart, writers, cluster, peers: runs of each")
     parser.add_argument("--windows", type=int, default=60, help="latency: windows measured in each run")
     parser.add_argument("--seconds", type=int, default=30, help="real-time: how long records are sent in each run")
+    parser.add_argument("--partitions", type=int, default=1, help="peers: of the source (default: %(default)s)")
     parser.add_argument("--engines", nargs="+", metavar="NAME", help="peers: these (default: all that are installed)")
 
 
@@ -44,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         options = {"small": arguments.small, "large": arguments.large}
     if arguments.benchmark == "peers":
         options |= {"small": arguments.small, "large": arguments.large, "engines": arguments.engines}
+        options["partitions"] = arguments.partitions
     if arguments.benchmark == "memory":
         options = {"large": arguments.large}
     if arguments.benchmark == "latency":

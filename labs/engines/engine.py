@@ -9,6 +9,7 @@ The Python or the Java of the engine's own environment runs its program, as a pr
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,8 @@ class Work:
     """What a run counts, and the directory for its state.
 
     `name` is unique to the run: consumer group, transactional ids and changelog topics are named after it. With
-    `long_run` a JVM uses all of its compilers, otherwise only the quick one, with which it starts soonest.
+    `long_run` a JVM uses all of its compilers, otherwise only the quick one, with which it starts soonest. `partitions`
+    are those of the source.
     """
 
     bootstrap_servers: str
@@ -104,6 +106,12 @@ class Work:
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     long_run: bool = False
     commit_seconds: int = COMMIT_SECONDS
+    partitions: int = 1
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks an engine should run beside each other that has one for each partition: one a core at most."""
+        return min(self.partitions, os.cpu_count() or 1)
 
 
 class Running(Protocol):

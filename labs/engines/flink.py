@@ -55,7 +55,7 @@ class FlinkEngine:
                 "the next start of a killed job needs its last checkpoint",
             ),
             Setting("restart-strategy.type", "none", "the lab itself restarts a killed engine, this one as the others"),
-            Setting("parallelism.default", "1", "one partition, one core"),
+            Setting("parallelism.default", "1", "as many as the source has partitions, and the machine has cores"),
             Setting(f"{OF_SOURCE}scan.startup.mode", "earliest-offset", "used only without a checkpoint"),
             Setting(f"{OF_SOURCE}properties.isolation.level", "read_committed", READ_COMMITTED),
             Setting(f"{OF_SOURCE}format", "raw", "SQL splits the record's value"),
@@ -113,6 +113,7 @@ class FlinkEngine:
             "io.tmp.dirs": str(work.directory / TEMPORARY),
             "pipeline.jars": ";".join(jar.resolve().as_uri() for jar in flink_connector_jars()),
         }
+        configuration["parallelism.default"] = str(work.tasks)
         if latest := latest_checkpoint(checkpoints):
             configuration["execution.state-recovery.path"] = f"file://{latest}"
         kafka = {"connector": "kafka", "properties.bootstrap.servers": work.bootstrap_servers}

@@ -87,6 +87,7 @@ class StreamsEngine:
         settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
         return {
             **{each.name: each.value.replace(NAME, work.name) for each in settings},
+            "num.stream.threads": str(work.tasks),
             "application.id": work.name,
             "bootstrap.servers": work.bootstrap_servers,
             "state.dir": str(work.directory / "state"),

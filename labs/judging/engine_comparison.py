@@ -20,7 +20,7 @@ import re
 import statistics
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,6 +86,7 @@ class Size(NamedTuple):
     backlog: int = 300_000  # of a run without kills
     long_run: bool = False  # in a run without kills: whether JVMs use all of their compilers
     commit_seconds: int = COMMIT_SECONDS  # between two checkpoints, commits or micro-batches
+    partitions: int = 1  # of the source, in a run without kills
 
 
 @dataclass(frozen=True)
@@ -179,17 +180,17 @@ class _Bench:
         return self._found(say, run_outage(engine, work, workload, self.proxy, self.seed, OUTAGE_SECONDS, say))
 
     def speed(self, engine: Engine) -> Found:
-        work, say = self._work(engine, True, long_run=self.size.long_run), self._telling(engine, "speed", True)
+        work, say = self._work(engine, True), self._telling(engine, "speed", True)
+        work = replace(work, long_run=self.size.long_run, partitions=self.size.partitions)
         requests = self.size.backlog + LATE_RECORDS
         log = list(Traffic(requests=requests, seed=self.seed, rate=SPEED_RATE, clients=CLIENTS))
         return self._found(say, run_speed(engine, work, log, self.size.backlog, LATE_SECONDS, say))
 
-    def _work(
-        self, engine: Engine, exactly_once: bool, timeout_ms: int = TRANSACTION_TIMEOUT_MS, long_run: bool = False
-    ) -> Work:
+    def _work(self, engine: Engine, exactly_once: bool, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Work:
         name = f"{engine.name}-{uuid.uuid4().hex[:8]}"
-        topics, every = (f"{name}-source", f"{name}-sink"), self.size.commit_seconds
-        return Work(self.servers, *topics, self.directory / name, name, exactly_once, timeout_ms, long_run, every)
+        topics = f"{name}-source", f"{name}-sink"
+        work = Work(self.servers, *topics, self.directory / name, name, exactly_once, timeout_ms)
+        return replace(work, commit_seconds=self.size.commit_seconds)
 
     def _telling(self, engine: Engine, trial: str, exactly_once: bool) -> Say:
         run = f"seed {self.seed}, {trial}: {engine.name}, {guarantee(exactly_once)}"

@@ -17,6 +17,7 @@ each other. An engine that duplicates results seems to drain too early; the audi
 
 from __future__ import annotations
 
+import bisect
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -213,8 +214,8 @@ def judge(session: EngineSession, log: Sequence[Access], error: str | None) -> A
 
 
 def final_results(log: Sequence[Access], sent: int) -> int:
-    """Return how many results the first `sent` accesses make final."""
-    latest = max((time_ms for time_ms, _ in log[:sent]), default=0)
+    """Return how many results the first `sent` accesses make final, even if one partition is a window behind."""
+    latest = max((time_ms for time_ms, _ in log[:sent]), default=0) - WINDOW_MS
     return sum(start + WINDOW_MS + LATENESS_MS <= latest for start, _ in count_by_window(log))
 
 
@@ -270,7 +271,7 @@ def run_speed(
     Raises NotInstalled. If the engine stops by itself, the audit's reason says so.
     """
     results = final_results(log, backlog)  # counted before anything is timed
-    session = EngineSession(engine, work, watched=False)
+    session = EngineSession(engine, work, watched=False, partitions=work.partitions)
     memory, error, first, drained, latencies = _Memory(session), None, None, None, []
     try:
         session.send(log[:backlog])
@@ -341,9 +342,9 @@ def _follow(
             tail.read(0.01)
             came = time.monotonic()
             for start, _ in tail.distinct:
-                closable = [at for final, at in session.closable[sent:] if final >= start + WINDOW_MS]
-                if closable:  # of a window that became final only now
-                    latencies.append(came - closable[0])
+                closing = bisect.bisect_left(session.closable, (start + WINDOW_MS,))
+                if sent <= closing < len(session.closable):  # of a window that became final only now
+                    latencies.append(came - session.closable[closing][1])
         return latencies
     finally:
         tail.close()
