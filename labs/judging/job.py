@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,10 +25,13 @@ from labs.equipment.child_process import ChildProcess
 from labs.equipment.plain_text import one_line
 
 LARGEST_LOG = 16 << 20  # bytes
-TAIL = 4096  # bytes of the log that are looked at for its last line
+TAIL = 1 << 14  # bytes of the log that are looked at for its last line
 TO_END = 10.0  # seconds that a job has after SIGTERM
 LOOK_EVERY = 0.5  # seconds between two looks at the size of the log
 ROUNDS = 20  # looks for processes that have left the process group
+# The last line of a stack trace of Node, Java or Go, and the line above it that names the error.
+FRAME = re.compile(r"at |\.\.\. \d+ more$|[}\])]|Node\.js v|\S+\.go:\d+|exit status \d+$")
+ERROR = re.compile(r'Uncaught |Caused by: |Exception in thread "|panic: |fatal error: |[\w.]*(Error|Exception)\b')
 
 
 def contract(work: Work) -> dict[str, str]:
@@ -75,6 +79,15 @@ class Job:
         """Note a line once."""
         if line not in self.remarks:
             self.remarks.append(line)
+
+
+def last_message(output: str) -> str:
+    """Return the last line of an output, in words; at the end of a stack trace, the line that names the error."""
+    lines = [line.strip() for line in output.split("\n") if line.strip()]
+    if not lines:
+        return "it printed nothing"
+    errors = [line for line in lines if ERROR.match(line)] if FRAME.match(lines[-1]) else []
+    return f"it printed: {one_line((errors or lines)[-1])}"
 
 
 class RunningJob:
@@ -131,13 +144,11 @@ class RunningJob:
         self._process.resume()
 
     def last_line(self) -> str:
-        """Return the last line that it printed, in printable characters."""
+        """Return in words what it printed last, in printable characters."""
         with contextlib.suppress(OSError), self._log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
-            lines = log.read().decode(errors="replace").split("\n")
-            told = [line.strip() for line in lines if line.strip()]
-            return one_line(told[-1]) if told else "it printed nothing"
-        return "it printed nothing"
+            return last_message(log.read().decode(errors="replace"))
+        return last_message("")
 
     def _ends_within(self, seconds: float) -> bool:
         until = time.monotonic() + seconds

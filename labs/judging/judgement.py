@@ -17,9 +17,10 @@ from labs.judging.workload import MEANINGS
 
 EXIT_CODES = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}
 PROVES_NOTHING = "the control was not doubled, so these strikes prove nothing about the job"
+CONTROL_LOST = "it lost results, so it is not at least once: let it commit its offsets after its writes"
 NO_CONTROL = "there was no control, so it is not known whether these strikes can cause duplicates"
 NO_STRIKES = "nothing was struck"
-NO_HEADERS = "ABORTED_READ is not judged: the job's records have no headers that name its transactions"
+NO_HEADERS = "not judged: whether readers saw records of aborted transactions, which a job's records do not name"
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,8 @@ class Judgement:
         elif not self.control:
             told.append(NO_CONTROL)
         elif not self.control_is_doubled:
-            told.append(
-                f"{PROVES_NOTHING} ({self.control.audit.reason})" if self.control.audit.reason else PROVES_NOTHING
-            )
+            why = self.control.audit.reason or (CONTROL_LOST if self.control.audit.lost else "")
+            told.append(f"{PROVES_NOTHING} ({why})" if why else PROVES_NOTHING)
         return "; ".join(filter(None, told))
 
     def __bool__(self) -> bool:

@@ -37,6 +37,7 @@ ENDINGS = 3  # in a row, without a new result
 LONGEST_READ = 0.5  # seconds
 MOST_RECORDS = 100_000  # that a job may write beyond ten times the expected ones
 SAMPLE_EVERY = 0.25  # seconds
+TELL_EVERY = 30.0  # seconds without another line of progress
 Say = Callable[[str], object]
 
 
@@ -100,27 +101,27 @@ def output_of(message: Message) -> Output:
 
 @dataclass
 class Endings:
-    """How often a job has ended by itself, in which ways, and its last line at the first time."""
+    """How often a job has ended by itself, in which ways, and what it printed last at the first time."""
 
     name: str
     _in_vain: int = 0
     _results: int = 0  # at the last ending
-    _told: dict[str, tuple[int, str]] = field(default_factory=dict)  # ending -> times, last line of the first time
+    _told: dict[str, tuple[int, str]] = field(default_factory=dict)  # ending -> times, the first time's message
 
-    def note(self, ending: str, line: str, results: int) -> None:
+    def note(self, ending: str, message: str, results: int) -> None:
         """Note one. Raises EngineStopped if it is the third in a row without a new result."""
         self._in_vain = 0 if results > self._results else self._in_vain + 1
         self._results = results
         if self._in_vain >= ENDINGS:
-            raise EngineStopped(f"{self.name} {ending}, {ENDINGS} times without a new result: {line}")
-        times, first = self._told.get(ending, (0, line))
+            raise EngineStopped(f"{self.name} {ending}, {ENDINGS} times without a new result: {message}")
+        times, first = self._told.get(ending, (0, message))
         self._told[ending] = times + 1, first
 
     def remarks(self) -> list[str]:
         """Return one line for each way in which it ended."""
         return [
-            f"it {ending} and was started again{f', {times} times; its first message' if times > 1 else ''}: {line}"
-            for ending, (times, line) in self._told.items()
+            f"it {ending} and was started again{f', {times} times; the first time' if times > 1 else ''}: {message}"
+            for ending, (times, message) in self._told.items()
         ]
 
 
@@ -131,8 +132,17 @@ class JobSession(EngineSession):
     tail: OutputTail
     watcher: OutputTail  # type: ignore[assignment]  # read_committed, and in this thread
 
-    def __init__(self, job: Job, work: Work, workload: Workload, proxy: Proxy | None, patience: float):
+    def __init__(
+        self,
+        job: Job,
+        work: Work,
+        workload: Workload,
+        proxy: Proxy | None,
+        patience: float,
+        say: Say = lambda line: None,
+    ):
         self.workload, self.patience = workload, patience
+        self._say, self._told = say, 0.0  # when the last line of progress was
         self.strikes: list[Strike] = []
         self.samples: list[tuple[float, int]] = []
         self.sent = 0  # records of the judge in the source topic, and the ends of its transactions
@@ -159,11 +169,11 @@ class JobSession(EngineSession):
             raise EngineStopped(f"{self.engine.name} wrote more than {wrote:,} records, where {due:,} are expected")
         if self.process.running:
             return
-        ending, line = self.process.ending, self.process.last_line()
+        ending, message = self.process.ending, self.process.last_line()
         self.idle(TO_READ)
         if self.is_done:
             return
-        self.endings.note(ending, line, len(self.watcher.outputs))
+        self.endings.note(ending, message, len(self.watcher.outputs))
         self.process.close()
         self.start()
 
@@ -181,8 +191,8 @@ class JobSession(EngineSession):
 
     def send_aborted(self) -> None:
         """Send records in a transaction, and abort it: only a job that reads uncommitted records sees them."""
-        servers, name = self.work.bootstrap_servers, f"{self.work.name}-aborted"
-        producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "client.id": SOURCE_CLIENT})
+        settings = {"transactional.id": f"{self.work.name}-aborted", "client.id": SOURCE_CLIENT, "log_level": 0}
+        producer = Producer({"bootstrap.servers": self.work.bootstrap_servers, **settings})
         producer.init_transactions(TO_FLUSH)
         producer.begin_transaction()
         for record in self.workload.aborted:
@@ -316,8 +326,16 @@ class JobSession(EngineSession):
             self.sample()
 
     def sample(self) -> None:
-        """Note how many results are committed by now."""
-        self.samples.append((self.now, len(self.watcher.distinct - {None})))
+        """Note how many results are committed by now, and tell it if nothing was told for long."""
+        committed = len(self.watcher.distinct - {None})
+        self.samples.append((self.now, committed))
+        if self.now - self._told > TELL_EVERY:
+            self.tell(f"after {self.now:.0f} s: {committed:,} of {len(self.workload.due):,} results are committed")
+
+    def tell(self, line: str) -> None:
+        """Say a line of progress."""
+        self._told = self.now
+        self._say(line)
 
     def _send_one(self) -> None:
         record = self._unsent.pop()
@@ -343,7 +361,8 @@ def run_job(
     If the job stops, the audit's reason says so.
     """
     before = _topics(work)
-    session, parts, error = JobSession(job, work, workload, proxy, patience), slices(workload.inputs, len(aims)), None
+    session = JobSession(job, work, workload, proxy, patience, say)
+    parts, error = slices(workload.inputs, len(aims)), None
     try:
         session.send_aborted()
         session.start()
@@ -353,7 +372,7 @@ def run_job(
             session.wait_for_news()
             session.send(steady, STEADY_SECONDS)
             session.strike(aim)
-            say(f"strike {number} of {len(aims)}, {aim.kind}: {session.strikes[-1].met}")
+            session.tell(f"strike {number} of {len(aims)}, {aim.kind}: {session.strikes[-1].met}")
         session.finish(parts[-1])
     except (EngineStopped, KafkaException) as stopped:  # the producer of the input raises the latter
         error = str(stopped)

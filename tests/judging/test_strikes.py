@@ -13,7 +13,8 @@ from labs.evidence.auditor.verdict import Verdict
 from labs.judge import judge
 from labs.judging.copies import Copy
 from labs.judging.engine_session import EngineStopped
-from labs.judging.judgement import NO_CONTROL, PROVES_NOTHING, Judgement
+from labs.judging.job import last_message
+from labs.judging.judgement import CONTROL_LOST, NO_CONTROL, PROVES_NOTHING, Judgement
 from labs.judging.report import html, junit
 from labs.judging.session import Endings, JobRun
 from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, draw, halves, slices
@@ -94,13 +95,49 @@ def test_a_third_ending_in_a_row_without_a_new_result_stops_the_run():
 def test_each_way_to_end_is_one_remark_however_often():
     endings = Endings("the job")
     for number in range(1, 101):
-        endings.note(ending_of(1), f"{number}: fenced", results=number)
+        endings.note(ending_of(1), f"it printed: {number}: fenced", results=number)
     endings.note(ending_of(-11), "it printed nothing", results=200)
     assert endings.remarks() == [
-        "it ended by itself with exit code 1 and was started again, 100 times; its first message: 1: fenced",
+        "it ended by itself with exit code 1 and was started again, 100 times; the first time: it printed: 1: fenced",
         "it was ended by SIGSEGV and was started again: it printed nothing",
     ]
     assert ending_of(-40) == "was ended by signal 40"
+
+
+TRACES = {
+    "node": (
+        "node:internal/modules/run_main:123\n    triggerUncaughtException(\n    ^\n\n"
+        "ResponseError [AggregateError]: Received response with error while executing API EndTxn(v4)\n"
+        "    at parseResponse (file:///kafka/end-txn-v4.js:30:15)\n  [errors]: [\n    ProtocolError: no\n  ]\n}\n\n"
+        "Node.js v20.20.2\n",
+        "ProtocolError: no",
+    ),
+    "java": (
+        'Exception in thread "main" java.lang.IllegalStateException: stopped\n\tat Copy.main(Copy.java:9)\n'
+        "Caused by: org.apache.kafka.common.errors.ProducerFencedException: fenced\n\t... 1 more\n",
+        "Caused by: org.apache.kafka.common.errors.ProducerFencedException: fenced",
+    ),
+    "go": (
+        "panic: no broker\n\ngoroutine 1 [running]:\nmain.main()\n\t/copy/main.go:12 +0x1d\nexit status 2\n",
+        "panic: no broker",
+    ),
+    "python": (
+        'Traceback (most recent call last):\n  File "copy.py", line 1, in <module>\nKeyError: 7\n',
+        "KeyError: 7",
+    ),
+    "an error that was handled": ("KeyError: handled\ngood bye\n", "good bye"),
+    "no error": ("}\n", "}"),
+}
+
+
+@pytest.mark.parametrize("kind", TRACES)
+def test_the_last_line_of_a_stack_trace_is_its_error(kind):
+    output, line = TRACES[kind]
+    assert last_message(output) == f"it printed: {line}"
+
+
+def test_a_job_that_prints_nothing_is_said_to():
+    assert last_message(" \n") == "it printed nothing"
 
 
 def run(outputs, error=None, strikes=1):
@@ -130,6 +167,12 @@ def test_a_job_is_valid_only_if_its_control_is_doubled(job, control, verdict, ex
     assert (PROVES_NOTHING in found.reason) == (job is VALID and control not in (None, DOUBLED))
     assert (NO_CONTROL in found.reason) == (control is None)
     assert json.loads(json.dumps(found.as_dict()))["verdict"] == str(verdict)
+
+
+def test_a_control_that_loses_instead_of_doubling_is_told_why():
+    found = Judgement("copy", 7, ["kill"], VALID, run(CLEAN[1:]))
+    assert found.verdict is Verdict.UNKNOWN
+    assert CONTROL_LOST in found.reason
 
 
 def test_a_judgement_is_neither_true_nor_false():
