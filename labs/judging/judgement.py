@@ -84,7 +84,7 @@ class Judgement:
 
     def __str__(self) -> str:
         lines = [f"judgement: {self.verdict}" + (f" ({self.reason})" if self.reason else "")]
-        for name, run in (("job", self.job), ("control", self.control)):
+        for name, run in (("job", self.job), ("control, which must be doubled", self.control)):
             if run:
                 lines += ["", f"{name}: {shlex.join(run.command)}", *run_in_words(run)]
                 lines += [f"  {run.audit.reason}"] if run is self.control and run.audit.reason else []

@@ -27,6 +27,7 @@ RIGHT = [
 ]
 WRONG = [
     ("copy_offset_in_file", {}, DOUBLED),
+    ("copy_last_offset", {}, DOUBLED),
     ("transfer_two_transactions", {"records": 400, "kills": 8}, TORN),  # each kill has an even chance to tear
     ("transfer_auto_commit", {}, DOUBLED),
     ("count_write_first", {}, DOUBLED),
@@ -121,9 +122,12 @@ def test_jobs_in_other_languages_are_judged_alike(name, anomaly, tmp_path):
 
 
 @pytest.mark.long
-def test_faults_of_the_network_leave_a_right_job_valid():
-    found = judge_example("copy_transactional", kills=1, faults=("kill", "cut", "slow", "late-commit"))
+def test_faults_of_the_network_leave_a_right_job_valid(monkeypatch):
+    monkeypatch.setattr("labs.judging.session.TELL_EVERY", 1.0)
+    told: list[str] = []
+    found = judge_example("copy_transactional", kills=1, faults=("kill", "cut", "slow", "late-commit"), say=told.append)
     assert found.valid, found
+    assert any("of 4,002 results are committed" in line for line in told), told
     assert {strike.kind for strike in found.job.strikes} == {"kill", "cut", "slow", "late-commit"}
 
 

@@ -173,6 +173,7 @@ def test_a_control_that_loses_instead_of_doubling_is_told_why():
     found = Judgement("copy", 7, ["kill"], VALID, run(CLEAN[1:]))
     assert found.verdict is Verdict.UNKNOWN
     assert CONTROL_LOST in found.reason
+    assert "control, which must be doubled: ./copy" in str(found)
 
 
 def test_a_judgement_is_neither_true_nor_false():
