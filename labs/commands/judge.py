@@ -92,9 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"python -m labs judge: {plain(told)}", file=sys.stderr)
         return UNKNOWN
     _write(found, reports)
-    told = json.dumps(found.as_dict(), indent=1) if arguments.json else str(found)
+    in_words = "\n".join(map(plain, str(found).split("\n")))  # line by line, since `plain` cuts a long text
+    told = json.dumps(found.as_dict(), indent=1) if arguments.json else in_words  # JSON must not be cut
     try:
-        print("\n".join(map(plain, told.split("\n"))), flush=True)  # line by line, since `plain` cuts a long text
+        print(told, flush=True)
     except BrokenPipeError:  # the reader of the output has ended, which changes no verdict
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return found.exit_code

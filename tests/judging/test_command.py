@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -99,3 +101,10 @@ def test_a_long_judgement_is_printed_to_its_end(judged, capsys):
     judged(Judgement("copy", 7, ["kill"], run(*(f"{n}: {'x' * 300}" for n in range(30))), run()))
     assert main(["judge", "--", "true"]) == 2
     assert capsys.readouterr().out.rstrip().endswith(NO_HEADERS)
+
+
+def test_json_is_whole_however_long_an_argument_of_the_job_is(judged, capsys):
+    command = ["java", "-cp", "kafka.jar:" * 1_000, "Copy.java"]
+    judged(Judgement("copy", 7, ["kill"], replace(run(), command=command)))
+    assert main(["judge", "--json", "--", "true"]) == 0
+    assert json.loads(capsys.readouterr().out)["job"]["command"] == command
