@@ -23,7 +23,7 @@ from labs.exercises.checker.check import check as judge
 from labs.exercises.checker.check import find_exercise
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import Exercise, Finding, Grade
-from labs.exercises.checker.student_module import MARK, read_source, solution_of
+from labs.exercises.checker.student_module import read_source, solution_of
 
 SIGNS = {Grade.PASSED: "✓", Grade.FAILED: "✕", Grade.UNKNOWN: "?", Grade.NOT_RUN: "–"}
 
@@ -58,7 +58,7 @@ class CheckProgress:
 
 
 class Executed:
-    """The notebook's marked cells in the order in which they were executed.
+    """The notebook's cells in the order in which they were executed.
 
     `In` has them too, unless the notebook is run without a history, as nbval does.
     """
@@ -69,12 +69,11 @@ class Executed:
     def watch(self, shell: Any) -> None:
         """Keep what `shell` executes from now on; None: this is no notebook, and has no cells."""
         if shell is not None:
-            self.cells += [text for text in _compiled_cells() if text.lstrip().startswith(MARK)]
+            self.cells += _compiled_cells()
             shell.events.register("pre_run_cell", self._keep)
 
     def _keep(self, info: Any) -> None:
-        if (info.raw_cell or "").lstrip().startswith(MARK):
-            self.cells.append(info.raw_cell)
+        self.cells.append(info.raw_cell or "")
 
 
 def _compiled_cells() -> list[str]:

@@ -73,6 +73,12 @@ def test_of_several_cells_those_count_that_define_what_the_exercise_asks_for():
     assert read_source("two_phase", [SKELETON, other]).text == other, "then the last one, to be told what is missing"
 
 
+def test_a_student_who_deletes_the_marks_line_is_not_judged_by_an_older_cell():
+    unmarked = RIGHT.removeprefix(f"{MARK}\n")
+    for newest in (unmarked, f"import time\n\n{RIGHT}"):
+        assert read_source("commit_order", [SKELETON, newest, "lose_nothing"]).text == newest
+
+
 def test_cells_are_known_where_a_notebook_keeps_no_history(monkeypatch):
     monkeypatch.setattr(linecache, "cache", {})  # what other tests have executed
     shell = InteractiveShell()
@@ -84,7 +90,13 @@ def test_cells_are_known_where_a_notebook_keeps_no_history(monkeypatch):
     shell.run_cell("2 + 2", store_history=False)
     shell.run_cell(RIGHT, store_history=True)
     shell.run_cell(SKELETON, store_history=False)
-    assert executed.cells == [SKELETON, RIGHT, SKELETON]
+    assert [cell.strip() for cell in executed.cells] == [
+        "1 + 1",
+        SKELETON.strip(),
+        "2 + 2",
+        RIGHT.strip(),
+        SKELETON.strip(),
+    ]
 
 
 @pytest.mark.long

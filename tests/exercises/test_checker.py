@@ -164,6 +164,13 @@ def test_notebook_as_a_file_is_judged_by_its_marked_cells(tmp_path):
     assert read_source("commit_order", file).text == "# your solution\nx = 1"
 
 
+def test_notebook_as_a_file_is_judged_by_its_functions_even_without_the_mark(tmp_path):
+    file = tmp_path / "mine.ipynb"
+    sources = ["import os", "def lose_nothing(consumer, handle):\n    pass", "print(1)"]
+    file.write_text(json.dumps({"cells": [{"cell_type": "code", "source": text} for text in sources]}))
+    assert read_source("commit_order", file).text == sources[1]
+
+
 def finding(grade: Grade, **more) -> Finding:
     return Finding(scenario=f"it {grade}", action="Something.", grade=grade, **more)
 

@@ -1,7 +1,7 @@
 """The student's code: read from a Python file, a notebook or the cells just executed, and loaded as a module.
 
-In a notebook, the student's cells are those that begin with the line `# your solution`. If there are several,
-only those count that define a function of the exercise.
+In a notebook, the student's cells are those that define a function of the exercise, even if the student has deleted the
+line `# your solution`. If there are none, they are the cells that begin with that line.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def read_source(exercise: str, source: str | Path | Iterable[str] | None = None)
         return _from_file(notebook_of(exercise), exercise)
     if isinstance(source, str | Path):
         return _from_file(Path(source), exercise)
-    cells = _meant_for(exercise, [cell for cell in source if cell.lstrip().startswith(MARK)])
+    cells = _meant_for(exercise, list(source))
     if not cells:
-        raise NoSource(f"no executed cell begins with {MARK!r}: execute the cell with your solution first")
+        raise NoSource(f"no executed cell {_belongs_to(exercise)}: execute the cell with your solution first")
     return Source(cells[-1], "your cell")
 
 
@@ -67,9 +67,16 @@ def solution_of(exercise: str) -> Path:
 
 
 def _meant_for(exercise: str, cells: list[str]) -> list[str]:
-    """Return the cells that define one of the functions that the reference solution defines; if none does, all."""
+    """Return the cells that define one of the reference solution's functions; if none does, the marked ones."""
     wanted = _functions(solution_of(exercise).read_text())
-    return [cell for cell in cells if _functions(cell) & wanted] or cells
+    return [cell for cell in cells if _functions(cell) & wanted] or [
+        cell for cell in cells if cell.lstrip().startswith(MARK)
+    ]
+
+
+def _belongs_to(exercise: str) -> str:
+    names = sorted(_functions(solution_of(exercise).read_text()))
+    return f"defines {' or '.join(names)}, or begins with the line {MARK!r}"
 
 
 def _functions(text: str) -> set[str]:
@@ -100,10 +107,10 @@ def _from_file(path: Path, exercise: str) -> Source:
         texts = ["".join(cell["source"]) for cell in cells]
     except (ValueError, KeyError, TypeError) as error:
         raise NoSource(f"{path} is not a notebook: {error}") from error
-    marked = [each for each in texts if each.lstrip().startswith(MARK)]
-    if not marked:
-        raise NoSource(f"no code cell of {path.name} begins with the line {MARK!r}")
-    return Source("\n\n".join(_meant_for(exercise, marked)), path.name)
+    theirs = _meant_for(exercise, texts)
+    if not theirs:
+        raise NoSource(f"no code cell of {path.name} {_belongs_to(exercise)}")
+    return Source("\n\n".join(theirs), path.name)
 
 
 def _is_text(statement: ast.stmt) -> bool:
