@@ -106,6 +106,9 @@ EXERCISE = Exercise(
         "crashed after a restart": "If it is Spark's state that is missing: a batch that is left out must still be "
         "executed, to nowhere: rows.write.format('noop').mode('overwrite').save(). Executing it is what moves Spark's "
         "state on.",
+        "crashed: KafkaException": "Kafka's client refused the call. If the error says 'state', the call came when no "
+        "transaction was open, or while one was still open. producer.produce(…) and kafka.mark(batch_id, producer) "
+        "belong between begin_transaction and commit_transaction. (The checker keeps the markers in a topic.)",
         "nothing done": "Begin with a producer: kafka.new_producer().",
         "hung": "Was a transaction begun and left open? The next one waits for it.",
     },

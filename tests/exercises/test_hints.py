@@ -37,6 +37,11 @@ def test_hint_on_a_restart_is_only_for_code_that_was_restarted(name):
     ) or (name == "two_phase")
 
 
+def test_call_outside_of_a_transaction_has_a_hint_of_its_own():
+    hint = find_exercise("exactly_once_sink").hint(crashed("KafkaException", restarted=False))
+    assert "between begin_transaction and commit_transaction" in hint
+
+
 def test_marker_that_is_missing_outside_or_not_read_has_a_hint_of_its_own():
     exercise = find_exercise("exactly_once_sink")
 
