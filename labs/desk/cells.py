@@ -1,7 +1,7 @@
-"""What the lab does around a notebook's cells: it shortens its own errors, and cleans up after an interrupted cell.
+"""What the lab does around a notebook's cells: it shortens some tracebacks, and cleans up after an interrupted cell.
 
-The lab's errors say what happened and what to do, so their traceback leaves out the lab's own code; `%tb` shows all of
-it. Other errors are shown as usual.
+The lab's errors say what happened and what to do, and an interrupt says only in which line the cell was. So their
+traceback has the lines of cells, and no others; `%tb` shows all of it. Other errors are shown as usual.
 
 Ctrl-C ("interrupt the kernel") or an error ends a cell early. Spark continues a streaming query whose
 `awaitTermination` was interrupted, and it would write into the topic that the cell uses when it is run again. An armed
@@ -26,15 +26,15 @@ OURS = ("labs.", "exactly_once_kafka.")
 
 
 def show_expected_errors_briefly(shell: Any) -> None:
-    """Shorten the tracebacks of the lab's errors in `shell`; None: this is no notebook, and nothing is done."""
+    """Shorten the tracebacks of the lab's errors and of interrupts in `shell`; None: this is no notebook."""
     if shell is not None:
-        shell.set_custom_exc((Exception,), _show)
+        shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
 
 
 def _show(
     shell: Any, kind: type[BaseException], error: BaseException, frames: TracebackType, tb_offset: int | None = None
 ) -> None:
-    if not kind.__module__.startswith(OURS):
+    if not kind.__module__.startswith(OURS) and kind is not KeyboardInterrupt:
         shell.showtraceback((kind, error, frames), tb_offset=tb_offset)
         return
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, frames  # for %tb

@@ -1,4 +1,4 @@
-"""An error of the lab's own is shown with its message and the student's lines; others are shown whole."""
+"""An error of the lab's own and an interrupt are shown with the student's lines; other errors are shown whole."""
 
 from __future__ import annotations
 
@@ -44,8 +44,15 @@ def test_all_lines_are_there_on_demand(cell):
     assert "course.py" in cell("%tb")
 
 
+def test_interrupt_shows_the_line_of_the_cell_and_no_others(cell):
+    shown = cell("import json\ndef stop(digits):\n    raise KeyboardInterrupt\njson.loads('1', parse_int=stop)")
+    assert "KeyboardInterrupt" in shown
+    assert "json.loads('1', parse_int=stop)" in shown
+    assert "decoder.py" not in shown
+    assert "decoder.py" in cell("%tb")
+
+
 def test_other_errors_are_shown_as_ever(cell):
     assert "decoder.py" in cell("import json\njson.loads('[')")
     assert "ZeroDivisionError" in cell("1 / 0")
     assert "SyntaxError" in cell("1 +")
-    assert "KeyboardInterrupt" in cell("raise KeyboardInterrupt")
