@@ -45,7 +45,7 @@ def with_orders(tried: Callable[[OnBarrier], Explored]) -> Callable[[Lab, Scenar
         except NoTable as error:
             return scenario.finding(began, grade=Grade.UNKNOWN, detail=str(error))
         if order := explored.shortest:
-            steps = f"{len(order.deliveries)} deliveries, the fewest in which it goes wrong"
+            steps = f"after {len(order.deliveries)} deliveries, the fewest in which it goes wrong"
             return scenario.finding(began, grade=Grade.FAILED, detail=steps, **_shown(order))
         return scenario.finding(began, grade=Grade.PASSED, detail=f"none of {explored.states:,} states is wrong")
 
@@ -99,4 +99,5 @@ EXERCISE = Exercise(
         "anything else that you keep in it.",
     },
     own_kafka=True,
+    counted="records, at the task whose count is the furthest from right",
 )

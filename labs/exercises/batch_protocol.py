@@ -89,4 +89,5 @@ EXERCISE = Exercise(
     },
     epilogue=epilogue,
     own_kafka=True,
+    counted="records, as a read_committed reader sees them",
 )

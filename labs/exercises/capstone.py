@@ -93,8 +93,9 @@ def _to_its_end(start: StartJob, steps: list[Step], *faults: Fault) -> None:
         try:
             job.wait(PATIENCE)
         finally:
-            done = f"{job.batches_done()} batches are done"
-            steps.append((f"job {len(steps) + 1}", f"{'struck' if faults else 'left alone'}: {done}"))
+            steps.append(
+                (f"job {len(steps) + 1}", f"{'struck' if faults else 'left alone'}; batches done: {job.batches_done()}")
+            )
 
 
 def _undisturbed(start: StartJob, steps: list[Step]) -> None:
@@ -167,8 +168,9 @@ EXERCISE = Exercise(
         "transaction committed?",
         "doubled/killed after commit": "The batch was committed, and its repetition was too. Leave a mark in the "
         "transaction, and look at it before you write.",
-        "doubled/a driver wakes up": "The sleeper came back with an old batch, took a new epoch, and found the mark of "
-        "a LATER batch. Whose turn is it then? Not its own: raise an error.",
+        "doubled/a driver wakes up": "The sleeper came back with an old batch and took a new epoch. A mark that it "
+        "read before is old by then, so call kafka.last_batch() after kafka.new_producer(). The mark is then that of "
+        "a LATER batch: raise an error.",
         "doubled": "In which order do you take the epoch and read the mark? And what does a driver do that finds a "
         "later batch than its own?",
         "lost": "What does your sink take for done? Only its own batch is: `last_batch() == batch_id`.",

@@ -169,4 +169,5 @@ EXERCISE = Exercise(
     },
     warm=True,
     own_kafka=True,
+    counted="records in the log",
 )

@@ -151,6 +151,15 @@ def test_executed_cells_are_judged_by_the_last_one_that_is_marked():
     assert read_source("commit_order", cells).text.endswith("x = 2")
 
 
+def test_misspelled_function_is_judged_and_not_an_older_cell_that_spells_it_right():
+    cells = [
+        "# your solution\ndef on_barrier(): ...",
+        "# your solution\ndef barrier(): ...",
+        "# your solution\ndef copy(): ...",
+    ]
+    assert "def barrier" in read_source("barrier", cells).text
+
+
 @pytest.mark.parametrize("cells", [[], ["x = 1"]])
 def test_no_marked_cell_is_an_error_that_says_what_to_do(cells):
     with pytest.raises(NoSource, match="your solution"):

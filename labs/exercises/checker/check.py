@@ -71,7 +71,8 @@ def check(
                 ended = scenario.smoke or fail_fast or broken
             judged(finding)
             findings.append(finding)
-    return Report(name, code.name, findings, exercise.epilogue(findings), time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return Report(name, code.name, findings, exercise.epilogue(findings), seconds, exercise.counted)
 
 
 def _judge(lab: Lab, scenario: Scenario) -> tuple[Finding, bool]:

@@ -92,7 +92,6 @@ def _bad(event: dict[str, Any]) -> bool:
 
 
 WIDTH = 118
-WHAT_IS_COUNTED = "lost and doubled: results, one per window and IP, however many records repeat one"
 MARKS = {Grade.PASSED: "green", Grade.FAILED: "red", Grade.UNKNOWN: "yellow", Grade.NOT_RUN: "dim"}
 # In the table, and in the last line.
 VERDICT = re.compile(r"(?<=  )(?:passed|failed|unknown)(?=  )|^(?:passed|failed|unknown)(?= in \d+ s$)", re.MULTILINE)
@@ -103,13 +102,14 @@ EXIT_CODES = {Grade.PASSED: 0, Grade.FAILED: 1, Grade.UNKNOWN: 2}
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What a check found. `note` says something about the whole."""
+    """What a check found. `note` says something about the whole, `counted` what is lost or doubled."""
 
     exercise: str
     source: str
     findings: list[Finding]
     note: str = ""
     seconds: float = 0.0
+    counted: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
@@ -205,8 +205,8 @@ class Report:
             verdict = Text(str(finding.grade), style=MARKS[finding.grade])
             table.add_row(Text(finding.scenario), verdict, *numbers, Text(finding.action))
         parts: list[Any] = [table] if self.findings else []
-        if any(finding.lost or finding.doubled for finding in self.findings):
-            parts += ["", Text(WHAT_IS_COUNTED, style="dim")]
+        if self.counted and any(finding.lost or finding.doubled for finding in self.findings):
+            parts += ["", Text(f"lost and doubled: {self.counted}", style="dim")]
         if problem := self.first_problem:
             parts += ["", *_explain(problem)]
             parts += _explain_others(self.problems)

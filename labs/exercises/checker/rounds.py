@@ -172,7 +172,8 @@ def ended_badly(scenario: Scenario, history: History, began: float) -> Finding:
     if start > 1 and not history.kills:
         when = "when it was started once more; nothing had crashed"
     if last.error:
-        detail = f"your code raised {one_line(last.detail, 500)}, {when}"
+        who = "Spark stopped the query:" if last.error == "StreamingQueryException" else "your code raised"
+        detail = f"{who} {one_line(last.detail, 500)}, {when}"
     else:
         detail = one_line(last.detail, 500) + (f", {when}" if last.judged and start > 1 else "")
     output = "".join(f"\n  | {one_line(line)}" for line in last.output.splitlines())

@@ -140,7 +140,8 @@ class Exercise:
     A hint for one scenario has the key "SYMPTOM/SCENARIO"; one for a cause "SYMPTOM: CAUSE", such as "crashed:
     NameError"; other exceptions have "crashed at once" and "crashed after a restart". `seconds` is how long a check of
     a right solution takes, roughly. `epilogue` returns a remark about all findings. `warm`: the process takes long to
-    start, and serves several runs. `own_kafka`: its judges start the Kafka that they need.
+    start, and serves several runs. `own_kafka`: its judges start the Kafka that they need. `counted` says what is lost
+    or doubled.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Exercise:
     warm: bool = False
     own_kafka: bool = False
     seconds: int = 30
+    counted: str = "results, one per window and IP, however many records repeat one"
 
     def hint(self, finding: Finding) -> str:
         """Return the hint that fits a finding best."""

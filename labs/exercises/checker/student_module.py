@@ -1,7 +1,8 @@
 """The student's code: read from a Python file, a notebook or the cells just executed, and loaded as a module.
 
 In a notebook, the student's cells are those that define a function of the exercise, even if the student has deleted the
-line `# your solution`. If there are none, they are the cells that begin with that line.
+line `# your solution`. Cells that begin with that line count too, unless they define a function of another exercise: the
+function's name may be misspelled.
 """
 
 from __future__ import annotations
@@ -67,11 +68,13 @@ def solution_of(exercise: str) -> Path:
 
 
 def _meant_for(exercise: str, cells: list[str]) -> list[str]:
-    """Return the cells that define one of the reference solution's functions; if none does, the marked ones."""
-    wanted = _functions(solution_of(exercise).read_text())
-    return [cell for cell in cells if _functions(cell) & wanted] or [
-        cell for cell in cells if cell.lstrip().startswith(MARK)
-    ]
+    """Return the cells for this exercise, in their order; if there are none, all that are marked."""
+    functions = {file.stem: _functions(file.read_text()) for file in SOLUTIONS.glob("*.py")}
+    wanted, others = functions[exercise], set[str]().union(*functions.values())
+    marked = [cell for cell in cells if cell.lstrip().startswith(MARK)]
+    named = [cell for cell in cells if _functions(cell) & wanted]
+    misspelled = [cell for cell in marked if not _functions(cell) & others]
+    return [cell for cell in cells if cell in named or cell in misspelled] or marked
 
 
 def _belongs_to(exercise: str) -> str:
