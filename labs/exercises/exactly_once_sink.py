@@ -65,14 +65,14 @@ EXERCISE = Exercise(
         [
             ("no crash", "Runs to the end of the log.", _round()),
             (
-                "crash before commit",
-                "The query fails when batches 2 and 4 are about to commit, and is restarted.",
-                _raise("before producer.commit_transaction", 2, 4),
-            ),
-            (
                 "crash after commit",
                 "The query fails directly after batches 3 and 5 committed, and is restarted.",
                 _raise("after producer.commit_transaction", 3, 5),
+            ),
+            (
+                "crash before commit",
+                "The query fails when batches 2 and 4 are about to commit, and is restarted.",
+                _raise("before producer.commit_transaction", 2, 4),
             ),
             (
                 "crash after the mark",

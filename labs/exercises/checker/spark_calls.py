@@ -131,7 +131,8 @@ def note_state(progress: StreamingQueryProgress | None, points: CrashPoints) -> 
 def _until_done(attempt: Attempt, tools: dict[str, Any], points: CrashPoints) -> None:
     """Run the round, and run it again after each injected crash."""
     points.journal.write("phase", "start Spark")
-    spark = spark_session("exercise")
+    # For a few batches of twelve records, compiling the query takes longer than its compiled code saves.
+    spark = spark_session("exercise", spark_sql_codegen_wholeStage="false")
     for query in spark.streams.active:  # of a run before this one
         query.stop()
     points = BatchPoints(points.journal)
