@@ -12,6 +12,7 @@ from labs.commands.main import main
 from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.check import check, find_exercise
 from labs.exercises.checker.report import Report
+from labs.exercises.checker.rounds import History, ended_badly
 from labs.exercises.checker.scenario import HINTS, Finding, Grade
 from labs.exercises.checker.student_process import Run
 from labs.exercises.exactly_once_sink import NO_MARKER, NOT_READ, OUTSIDE, what_became_of_the_marker
@@ -211,3 +212,10 @@ def test_what_cannot_be_judged_is_no_success_and_every_grader_is_told_why(tmp_pa
     assert graded["score"] == 0
     assert graded["tests"][0]["status"] == "failed"
     assert re.search("could not be judged: .+", graded["tests"][0]["output"])
+
+
+def test_what_spark_raises_is_not_said_of_the_students_code():
+    end = {"kind": "end", "when": 1.0, "what": "", "ending": "crashed", "error": "StreamingQueryException"}
+    run = Run("crashed", "StreamingQueryException: no state", "", [end])
+    found = ended_badly(find_exercise("exactly_once_sink").scenarios[0], History([run]), 0.0)
+    assert found.detail == "Spark stopped the query: StreamingQueryException: no state, in its first run"
