@@ -1,8 +1,8 @@
 """The student's code: read from a Python file, a notebook or the cells just executed, and loaded as a module.
 
 In a notebook, the student's cells are those that define a function of the exercise, even if the student has deleted the
-line `# your solution`. Cells that begin with that line count too, unless they define a function of another exercise: the
-function's name may be misspelled.
+line `# your solution`. Cells that begin with that line count, too, unless they define a function of another exercise:
+the function's name may be misspelled.
 """
 
 from __future__ import annotations
