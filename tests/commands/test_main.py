@@ -68,7 +68,7 @@ FIRST = "labs.commands.main"
         (["count", "no.log"], "labs.commands.count"),
         (["run"], "pyspark"),
         (["broker"], "labs.commands.broker"),
-        (["judge", "no-job"], "kafka"),
+        (["judge", "no-job"], "labs.judging.strikes"),
     ],
 )
 def test_ctrl_c_while_a_command_is_imported_leaves_no_traceback(tmp_path, arguments, module):
