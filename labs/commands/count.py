@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -27,6 +28,9 @@ EXAMPLES = """examples:
 PICTURES = (".png", ".svg", ".pdf")
 LONG_LOG = 400_000_000  # bytes, unpacked: from about two million lines on all compilers save more than they cost
 UNPACKED = 10  # a gzip becomes about so many times as long
+# So many objects come between two searches for cycles among them. A log becomes millions of objects without any, and by
+# default the searches take a fifth of Python's time.
+PAUSE_OF_COLLECTOR = 1_000_000
 STARTING = "starting Kafka and Spark"
 
 
@@ -59,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--top is {arguments.top}; expected 1 or more")
     if arguments.plot:
         check_plot(Path(arguments.plot))
+    gc.set_threshold(PAUSE_OF_COLLECTOR)
     began = time.monotonic()
     log = open_log(arguments.logs, zone, arguments.as_is)
     if not log.understood:  # reported before Kafka and Spark are started

@@ -35,7 +35,7 @@ class SortFailed(OSError):
 
 def in_event_time_order(
     accesses: Iterable[Access],
-    max_in_memory: int = 500_000,
+    max_in_memory: int = 2_000_000,
     directory: str | os.PathLike[str] | None = None,
 ) -> Generator[Access, None, None]:
     """Return an iterator over the accesses by time; those of the same time keep their order.
