@@ -75,11 +75,6 @@ EXERCISE = Exercise(
                 _raise("before producer.commit_transaction", 2, 4),
             ),
             (
-                "crash after the mark",
-                "The query fails directly after batches 2 and 4 were marked, and is restarted.",
-                _raise("after kafka.mark", 2, 4),
-            ),
-            (
                 "killed after publish",
                 "SIGKILL of Spark when your function is done with batch 4, and Spark has not noted it.",
                 _round(("after publish", 4, "kill")),
