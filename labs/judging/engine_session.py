@@ -135,9 +135,13 @@ class EngineSession:
         """Kill the engine."""
         assert self.process, "started"
         self.process.kill()
+        self._catch_up()
         self._committed = len(self.watcher.distinct)
         self.kills.append(self.now)
         self.process.close()
+
+    def _catch_up(self) -> None:
+        """Read what was committed before a kill, so that only later results are news. The watcher's thread does it."""
 
     def start(self) -> None:
         """Start the engine, or start it again after a kill. Raises NotInstalled."""

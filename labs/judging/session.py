@@ -177,12 +177,8 @@ class JobSession(EngineSession):
         self.process.close()
         self.start()
 
-    def kill(self) -> None:
-        """Kill the job, and read what it committed before: only what comes later is a recovery, or news."""
-        super().kill()
-        self.idle(TO_SEE)
-        self._committed, self.kills[-1] = len(self.watcher.distinct), self.now
-        del self.recoveries[len(self.kills) - 1 :]  # what was read in this moment
+    def _catch_up(self) -> None:
+        self.idle(TO_SEE)  # the watcher reads in this thread
 
     @property
     def is_done(self) -> bool:
