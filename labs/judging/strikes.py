@@ -114,9 +114,8 @@ def draw(
         moment, share = random.choice(possible[: (len(possible) + 1) // 2]), random.random()
         before = BEFORE[killed % len(BEFORE)] if kind == "kill" and proxied else ""
         longest = LONGEST_WAIT if before else LONGEST_DELAY
-        if kind == "kill":
-            if not proxied and not killed % 2:
-                longest = 0  # some jobs note within milliseconds what they have written
-            killed += 1
+        if kind == "kill" and not proxied and not killed % 2:
+            longest = 0.0  # some jobs note within milliseconds what they have written
+        killed += kind == "kill"
         aims.append(Aim(kind, moment, share * longest, before))
     return aims

@@ -56,6 +56,11 @@ def test_an_input_whose_first_half_slice_makes_nothing_due_is_refused():
         draw_of(workload, kills=1)
 
 
+def test_without_a_proxy_every_other_kill_comes_at_once():
+    delays = [aim.delay for aim in draw_of(WORKLOAD, proxied=False)]
+    assert [delay > 0 for delay in delays] == [False, True, False, True]
+
+
 def test_the_same_seed_draws_the_same_strikes_and_another_one_others():
     assert draw_of(WORKLOAD) == draw_of(WORKLOAD) != draw_of(WORKLOAD, seed=8)
 
