@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +82,8 @@ def restore_from(work: Work, log: Sequence[Access], moved: int, unread: int = 10
         while stored < read:
             session.tick()
             checkpoint = latest_checkpoint(work.directory / "checkpoints")
-            stored = positions(checkpoint, work.source_topic).get(0, 0) if checkpoint else 0
+            with suppress(FileNotFoundError):  # Flink deletes a checkpoint when it has a newer one
+                stored = positions(checkpoint, work.source_topic).get(0, 0) if checkpoint else 0
             standstill.look(stored, f": it is at {stored:,} of {read:,}")
         session.kill()
         checkpoint = latest_checkpoint(work.directory / "checkpoints")
