@@ -29,7 +29,7 @@ from pyspark.sql.streaming import StreamingQuery
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import KafkaUnreachable, TopicRefused, admin, create_topic, remove_topics
 from labs.evidence.auditor.audit import Audit, audit
-from labs.evidence.auditor.expected import Expected
+from labs.evidence.auditor.expected import Expected, busiest_window, requests_per_window
 from labs.evidence.auditor.observed import utc
 from labs.evidence.readers.results import read_results
 from labs.pipeline.log.access_log import Access, read_access_log
@@ -138,10 +138,8 @@ class CountedLog:
     @property
     def busiest(self) -> tuple[int, int] | None:
         """The start of the window with the most requests, the first of several, and how many; None without a window."""
-        totals: Counter[int] = Counter()
-        for (window, _), count in self.counts.items():
-            totals[window] += count
-        return min(totals.items(), key=lambda item: (-item[1], item[0])) if totals else None
+        totals = requests_per_window(self.counts)
+        return (busiest := busiest_window(totals), totals[busiest]) if totals else None
 
     @property
     def doubt(self) -> str:

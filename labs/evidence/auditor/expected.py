@@ -8,7 +8,7 @@ checks that parser: it compares it with a second one, which shares no code with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import WINDOW_MS, window_start
@@ -28,6 +28,19 @@ class Expected:
             time_ms, ip = access
             counts[window_start(time_ms, window_ms), ip] += 1
             yield access
+
+
+def requests_per_window(counts: Mapping[tuple[int, str], int]) -> Counter[int]:
+    """Return the requests of all IPs per window start; `counts` is per (window start in epoch millis, IP)."""
+    totals: Counter[int] = Counter()
+    for (window, _), count in counts.items():
+        totals[window] += count
+    return totals
+
+
+def busiest_window(totals: Mapping[int, int]) -> int:
+    """Return the window start with the most requests, the first of several. Raises ValueError if there is none."""
+    return max(totals, key=lambda window: (totals[window], -window))
 
 
 def count_by_window(accesses: Iterable[Access], window_ms: int = WINDOW_MS) -> Counter[tuple[int, str]]:

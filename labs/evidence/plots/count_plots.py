@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from labs.evidence.auditor.expected import busiest_window, requests_per_window
 from labs.evidence.auditor.observed import Key, utc
 from labs.evidence.auditor.verdict import Anomaly, Audit, Fate, Verdict
 from labs.evidence.plots.stage_plots import plot_stage_fault_heatmap, plot_staircase
@@ -46,13 +47,11 @@ def plot_requests_per_window(
 ) -> Axes:
     """Plot the requests per window; `counts` is per (window start in epoch milliseconds, IP)."""
     ax = ax or new_axes()
-    totals: Counter[int] = Counter()
-    for (window, _), count in counts.items():
-        totals[window] += count
+    totals = requests_per_window(counts)
     draw_windows(ax, totals, {}, window_ms, margin_between(totals, window_ms), REQUESTS)
     finding = "no requests"
     if totals:
-        busiest = max(totals, key=lambda window: (totals[window], -window))
+        busiest = busiest_window(totals)
         windows = f"{len(totals):,} windows" if len(totals) > 1 else "one window"
         finding = f"{totals.total():,} requests in {windows}"
         if min(totals.values()) < totals[busiest]:
