@@ -71,10 +71,16 @@ def _meant_for(exercise: str, cells: list[str]) -> list[str]:
     """Return the cells for this exercise, in their order; if there are none, all that are marked."""
     functions = {file.stem: _functions(file.read_text()) for file in SOLUTIONS.glob("*.py")}
     wanted, others = functions[exercise], set[str]().union(*functions.values())
-    marked = [cell for cell in cells if cell.lstrip().startswith(MARK)]
-    named = [cell for cell in cells if _functions(cell) & wanted]
-    misspelled = [cell for cell in marked if not _functions(cell) & others]
-    return [cell for cell in cells if cell in named or cell in misspelled] or marked
+
+    def is_theirs(cell: str) -> bool:
+        defined = _functions(cell)
+        return bool(defined & wanted) or (_is_marked(cell) and not defined & others)
+
+    return list(filter(is_theirs, cells)) or list(filter(_is_marked, cells))
+
+
+def _is_marked(cell: str) -> bool:
+    return cell.lstrip().startswith(MARK)
 
 
 def _belongs_to(exercise: str) -> str:
