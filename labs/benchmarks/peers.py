@@ -12,7 +12,7 @@ result comes later than in lessons and comparisons.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from labs.engines.catalogue import chosen_engines
@@ -79,15 +79,16 @@ def _runs(engines: Sequence[Engine], size: Size) -> dict[str, SpeedRun]:
 def _told(pairs: Sequence[Pair]) -> dict[str, tuple[float, str]]:
     latencies = [each for pair in pairs for each in pair.latencies]
     hundredths = statistics.quantiles(latencies, n=100, method="inclusive")
+
+    def median(value: Callable[[Pair], float | None]) -> float:
+        return statistics.median(value(pair) or 0 for pair in pairs)
+
     return {
-        "from the start to the first result": (statistics.median(pair.small.first_result or 0 for pair in pairs), "s"),
-        "to the first result of the large backlog": (
-            statistics.median(pair.large.first_result or 0 for pair in pairs),
-            "s",
-        ),
-        "from the start to the last result": (statistics.median(pair.large.drained or 0 for pair in pairs), "s"),
-        "drained after the warm-up": (statistics.median(pair.records_per_second for pair in pairs), "records/s"),
+        "from the start to the first result": (median(lambda pair: pair.small.first_result), "s"),
+        "to the first result of the large backlog": (median(lambda pair: pair.large.first_result), "s"),
+        "from the start to the last result": (median(lambda pair: pair.large.drained), "s"),
+        "drained after the warm-up": (median(lambda pair: pair.records_per_second), "records/s"),
         "latency, p50": (hundredths[49], "s"),
         "latency, p99": (hundredths[98], "s"),
-        "memory": (statistics.median(pair.large.memory_mb for pair in pairs), "MB"),
+        "memory": (median(lambda pair: pair.large.memory_mb), "MB"),
     }

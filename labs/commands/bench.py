@@ -44,8 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.benchmark == "ingest":
         options = {"small": arguments.small, "large": arguments.large}
     if arguments.benchmark == "peers":
-        options |= {"small": arguments.small, "large": arguments.large, "engines": arguments.engines}
-        options["partitions"] = arguments.partitions
+        options |= {name: getattr(arguments, name) for name in ("small", "large", "engines", "partitions")}
     if arguments.benchmark == "memory":
         options = {"large": arguments.large}
     if arguments.benchmark == "latency":

@@ -139,14 +139,13 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def checkpoint(arguments: argparse.Namespace) -> int:
-    import tempfile
-
     from rich.table import Table
 
     from labs.commands.console import bench_progress, plain_console
     from labs.engines.engine import Work
     from labs.engines.environment import FLINK
     from labs.equipment.broker import open_broker
+    from labs.equipment.child_process import temporary_directory
     from labs.judging.flink_checkpoint import restore_from
     from labs.pipeline.log.generate import Traffic
 
@@ -156,12 +155,12 @@ def checkpoint(arguments: argparse.Namespace) -> int:
     with (
         bench_progress(plain_console(stderr=True)) as progress,
         open_broker() as broker,
-        tempfile.TemporaryDirectory(prefix="labs-flink-") as folder,
+        temporary_directory("labs-flink-") as folder,
     ):
         for done, moved in enumerate(moves):
             progress.show("killing and restarting Flink", done, len(moves))
             name = f"moved-{done}"
-            work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", Path(folder, name), name)
+            work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", folder / name, name)
             found = restore_from(work, log, moved)
             numbers = (found.stored, found.moved_to, found.sent, found.counted)
             table.add_row(*(f"{each:,}" for each in numbers), f"{found.difference:+,}", str(found.audit.verdict))

@@ -189,8 +189,10 @@ class _Bench:
     def _work(self, engine: Engine, exactly_once: bool, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Work:
         name = f"{engine.name}-{uuid.uuid4().hex[:8]}"
         topics = f"{name}-source", f"{name}-sink"
-        work = Work(self.servers, *topics, self.directory / name, name, exactly_once, timeout_ms)
-        return replace(work, commit_seconds=self.size.commit_seconds)
+        every = self.size.commit_seconds
+        return Work(
+            self.servers, *topics, self.directory / name, name, exactly_once, timeout_ms, commit_seconds=every
+        )  # fmt: skip
 
     def _telling(self, engine: Engine, trial: str, exactly_once: bool) -> Say:
         run = f"seed {self.seed}, {trial}: {engine.name}, {guarantee(exactly_once)}"
