@@ -1,6 +1,7 @@
 """What the lab needs of an engine: its settings as data, each with its reason, and a process that can be killed.
 
-Guarantee: `python -m labs engines show` prints exactly the settings that a run is given; they stand nowhere else.
+Guarantee: `python -m labs engines show` prints exactly the settings that a run is given; they stand nowhere else. Only
+with several partitions a run has more tasks (`Work.tasks`).
 Limitations: the lab does not look into an engine; the auditor finds out whether it keeps its promise.
 
 The Python or the Java of the engine's own environment runs its program, as a process group that can be killed.
