@@ -33,8 +33,8 @@ from labs.equipment.broker import Broker
 from labs.equipment.child_process import temporary_directory
 from labs.equipment.jars import FLINK, KAFKA_VERSION
 from labs.faults.proxy import Proxy, proxied_broker
-from labs.judging.counts import CLIENTS, Count
 from labs.judging.engine_run import EngineRun, OutageRun, SpeedRun, run_engine, run_outage, run_speed
+from labs.judging.workloads import CLIENTS, Count
 from labs.pipeline.log.generate import Traffic
 
 LOCKED = re.compile(r"^([\w-]+)==([\w.]+)", re.MULTILINE)

@@ -30,7 +30,6 @@ from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.watcher import CommittedCount, Tail
 from labs.faults.proxy import Proxy
-from labs.judging.counts import Count
 from labs.judging.engine_session import (
     ANSWERED,
     PATIENCE,
@@ -43,6 +42,7 @@ from labs.judging.engine_session import (
 from labs.judging.job import Job
 from labs.judging.session import run_job
 from labs.judging.strikes import STEADY_SECONDS, Aim, draw, halves, slices
+from labs.judging.workloads import Count
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS
 from labs.runs.chaos import LOOK_FOR_TIMEOUTS, read_all

@@ -13,7 +13,7 @@ from typing import Any
 
 from labs.evidence.auditor.verdict import Anomaly, Audit, Verdict
 from labs.judging.session import JobRun
-from labs.judging.workload import MEANINGS
+from labs.judging.workloads import MEANINGS
 
 EXIT_CODES = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}
 PROVES_NOTHING = "the control was not doubled, so these strikes prove nothing about the job"

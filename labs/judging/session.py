@@ -25,7 +25,7 @@ from labs.faults.proxy import Proxy
 from labs.judging.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
 from labs.judging.job import Job, RunningJob
 from labs.judging.strikes import ANSWER, COMMIT, STEADY_SECONDS, WRITE, Aim, Strike, halves, slices
-from labs.judging.workload import Input, Output, Reading, Workload
+from labs.judging.workloads import Input, Output, Reading, Workload
 
 PAUSE, SLOW, LATE, AWAY = 5.0, 3.0, 3.0, 16.0  # seconds
 TO_BE_HELD = 10.0  # seconds to wait for a request that is to be held back

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from labs.judging.workload import Input
+from labs.judging.workloads import Input
 
 KINDS = {
     "kill": "SIGKILL to the job, and a new start",

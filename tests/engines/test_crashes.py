@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from labs.engines.catalogue import ENGINES
 from labs.engines.engine import TEMPORARY, Work
 from labs.faults.proxy import proxied_broker
-from labs.judging.counts import Count
 from labs.judging.engine_run import run_engine, run_outage
+from labs.judging.workloads import Count
 from tests.engines.conftest import USABLE
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("installed")]

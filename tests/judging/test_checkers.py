@@ -7,11 +7,7 @@ import json
 import pytest
 
 from labs.evidence.auditor.verdict import Anomaly, Verdict
-from labs.judging.copies import Copy
-from labs.judging.counts import Count
-from labs.judging.transfers import Transfer
-from labs.judging.workload import Output, Reading
-from labs.judging.workloads import workload_called
+from labs.judging.workloads import Copy, Count, Output, Reading, Transfer, workload_called
 from labs.pipeline.records import result_value
 
 COPY, TRANSFER, COUNT = Copy(6, 2, seed=1), Transfer(4, 2, seed=1), Count(3_000, 1, seed=1)

@@ -14,10 +14,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from labs.commands.main import main
-from labs.judging.copies import Copy
 from labs.judging.judgement import NO_HEADERS, Judgement
 from labs.judging.session import JobRun
-from labs.judging.workload import Output, Reading
+from labs.judging.workloads import Copy, Output, Reading
 
 WORKLOAD = Copy(40, 1, seed=1)
 CLEAN = [Output(0, n, record.value) for n, record in enumerate([*WORKLOAD.inputs, *WORKLOAD.closing])]

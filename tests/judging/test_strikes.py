@@ -11,15 +11,13 @@ import pytest
 from labs.equipment.child_process import ending_of
 from labs.evidence.auditor.verdict import Verdict
 from labs.judge import judge
-from labs.judging.copies import Copy
 from labs.judging.engine_session import EngineStopped
 from labs.judging.job import last_message
 from labs.judging.judgement import CONTROL_LOST, NO_CONTROL, PROVES_NOTHING, Judgement
 from labs.judging.report import html, junit
 from labs.judging.session import Endings, JobRun
 from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, draw, halves, slices
-from labs.judging.workload import Output, Reading
-from labs.judging.workloads import workload_called
+from labs.judging.workloads import Copy, Output, Reading, workload_called
 
 WORKLOAD = Copy(40, 1, seed=1)
 CLEAN = [Output(0, n, record.value) for n, record in enumerate([*WORKLOAD.inputs, *WORKLOAD.closing])]
