@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.equipment.plain_text import check_writable, plain
     from labs.judge import PATIENCE, judge
-    from labs.judging.report import html, junit
+    from labs.judging.judgement import html, junit
     from labs.judging.strikes import KILLS
 
     say = functools.partial(plain_console(stderr=True).print, soft_wrap=True)
