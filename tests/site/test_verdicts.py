@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from labs.evidence.auditor.audit import Result, audit
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import Finding, Grade
-from labs.site.verdicts import tabulate
+from labs.site.render import tabulate
 
 
 def shown(text: str) -> BeautifulSoup:
