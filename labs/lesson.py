@@ -10,10 +10,8 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from exactly_once_kafka.protocol import is_published
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
     from labs.desk.bench import Story, open_bench
-    from labs.desk.judged import check, own_or_reference, reference
-    from labs.desk.my_sink import my_sink
-    from labs.desk.prediction import exit_ticket, predict
-    from labs.desk.review import review
+    from labs.desk.judged import check, my_sink, own_or_reference, reference
+    from labs.desk.questions import exit_ticket, predict, review
     from labs.equipment.apart import Apart
     from labs.equipment.doctor import checks
     from labs.equipment.spark import spark_session

@@ -3,6 +3,10 @@
 While the checker works, one display below the cell shows the current scenario and the verdicts so far. The thread that
 executes the cell updates it in place, and empties it at the end: so an executed notebook does not depend on how long
 the check took. Then the report follows.
+
+The sink that passed in lesson 07 is kept on the desk, and later lessons use it (`my_sink`). Guarantee: a file that is
+there is never overwritten. Where there is no desk, or no sink has passed, the lessons go on with the reference
+solution, and say so.
 """
 
 from __future__ import annotations
@@ -17,7 +21,6 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from labs.desk.my_sink import EXERCISE, keep_sink
 from labs.desk.notes import CHECKED, notes_of
 from labs.exercises.checker.check import check as judge
 from labs.exercises.checker.check import find_exercise
@@ -25,6 +28,8 @@ from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import Exercise, Finding, Grade
 from labs.exercises.checker.student_module import read_source, solution_of
 
+SINK_EXERCISE = "exactly_once_sink"
+SINK_FILE = "my_sink.py"  # on the desk
 SIGNS = {Grade.PASSED: "✓", Grade.FAILED: "✕", Grade.UNKNOWN: "?", Grade.NOT_RUN: "–"}
 
 
@@ -97,7 +102,7 @@ def check(
     if source is not None and not isinstance(source, str | Path):
         source = [*source, *executed.cells]
     report = _judge(name, source, servers, fail_fast)
-    if name == EXERCISE and report.passed:
+    if name == SINK_EXERCISE and report.passed:
         keep_sink(read_source(name, source).text)
     notes_of().add(CHECKED, exercise=name, verdict=str(report.grade), source=report.source)
     return report
@@ -144,3 +149,27 @@ def _listens(servers: str) -> bool:
 def reference(name: str, function: str) -> Callable[..., object]:
     """Return a function of the reference solution, so that the lesson can go on if the student's own failed."""
     return getattr(importlib.import_module(f"labs.exercises.solutions.{name}"), function)
+
+
+def keep_sink(text: str) -> None:
+    """Write a sink that has passed to the desk, unless another one is there, and print what was done."""
+    notes = notes_of()
+    file = notes.path.with_name(SINK_FILE)
+    if not notes.kept:
+        return
+    if not file.exists():
+        file.write_text(text.rstrip("\n") + "\n", "utf-8")
+        print(f"Kept as {SINK_FILE}: later lessons use it.")
+    elif file.read_text("utf-8", errors="replace").strip() != text.strip():
+        print(f"{SINK_FILE} on your desk is another one, and was not changed. Delete it to have this one kept.")
+
+
+def my_sink() -> str:
+    """Return the file of the student's sink, or of the reference solution where there is none, and print which."""
+    notes = notes_of()
+    file = notes.path.with_name(SINK_FILE)
+    if notes.kept and file.is_file():
+        print(f"{SINK_FILE} of your desk")
+        return str(file)
+    print("the reference solution of lesson 07")
+    return str(solution_of(SINK_EXERCISE))

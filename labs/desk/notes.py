@@ -4,7 +4,7 @@
 desk (a lesson opened in `notebooks/`, a test, a published page) nothing is kept.
 
 `progress_in` works out from the notes how far a student has come. It leaves out the answers to questions from older
-lessons, which are asked once more at the beginning of a lesson (`review.py`).
+lessons, which are asked once more at the beginning of a lesson (`review`).
 """
 
 from __future__ import annotations

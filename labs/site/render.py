@@ -22,7 +22,7 @@ from bs4 import BeautifulSoup, Tag
 from nbconvert import HTMLExporter
 
 from labs.desk.course import Option, Question, find_lesson, find_prediction, reply_to_prediction, reply_to_ticket
-from labs.desk.review import review
+from labs.desk.questions import review
 from labs.site.pages import Page, link, slug
 
 IMPORTS = re.compile(r"(?:from|import) \w")  # how the cell begins that starts a lesson's bench

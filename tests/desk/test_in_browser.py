@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from labs.desk.course import load_lessons
 from labs.desk.notes import MANIFEST, NOTES
-from labs.desk.prediction import QuestionForm
+from labs.desk.questions import QuestionForm
 from tests.browser import findings_of_axe, set_scheme, static_page, wait_for
 
 LESSON = next(lesson for lesson in load_lessons() if lesson.predictions and lesson.predictions[0].options)

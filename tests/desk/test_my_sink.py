@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.desk.my_sink import FILE, keep_sink, my_sink
+from labs.desk.judged import SINK_FILE, keep_sink, my_sink
 from labs.desk.notes import MANIFEST
 from labs.exercises.checker.student_module import solution_of
 
@@ -20,16 +20,16 @@ def desk(tmp_path, monkeypatch):
 
 def test_sink_that_passed_is_kept_and_found(desk, capsys):
     keep_sink(SINK)
-    assert (desk / FILE).read_text() == SINK + "\n"
-    assert my_sink() == str(desk / FILE)
+    assert (desk / SINK_FILE).read_text() == SINK + "\n"
+    assert my_sink() == str(desk / SINK_FILE)
     keep_sink(SINK)  # the same cell again
-    assert capsys.readouterr().out == f"Kept as {FILE}: later lessons use it.\n{FILE} of your desk\n"
+    assert capsys.readouterr().out == f"Kept as {SINK_FILE}: later lessons use it.\n{SINK_FILE} of your desk\n"
 
 
 def test_another_sink_on_the_desk_is_never_overwritten(desk, capsys):
-    (desk / FILE).write_text("mine")
+    (desk / SINK_FILE).write_text("mine")
     keep_sink(SINK)
-    assert (desk / FILE).read_text() == "mine"
+    assert (desk / SINK_FILE).read_text() == "mine"
     assert "is another one, and was not changed" in capsys.readouterr().out
 
 
@@ -45,4 +45,4 @@ def test_desk_of_which_a_lesson_lies_in_a_folder_has_one_sink(desk, monkeypatch)
     (desk / "exercises").mkdir()
     monkeypatch.chdir(desk / "exercises")
     keep_sink(SINK)
-    assert (desk / FILE).exists()
+    assert (desk / SINK_FILE).exists()

@@ -8,7 +8,7 @@ import pytest
 
 from labs.desk.course import Question
 from labs.desk.notes import MANIFEST, NOTES, NoNotes, Notes, notes_of
-from labs.desk.prediction import Prediction, predict
+from labs.desk.questions import Prediction, predict
 
 QUESTION = "How many of the 48?"
 KNOWN = Question(QUESTION, 24, (0, 8, 24), {"0": "Kafka does not compare.", "8": "There is no memory yet."})

@@ -6,7 +6,7 @@ import pytest
 
 from labs.desk.course import CourseError, Lesson, Question, load_lessons
 from labs.desk.notes import COMPARED, MANIFEST, REVIEWED, TICKET, notes_of, progress_in
-from labs.desk.review import draw_two, review
+from labs.desk.questions import draw_two, review
 
 
 def a_question(name: str) -> Question:

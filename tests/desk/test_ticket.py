@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from labs.desk import prediction
+from labs.desk import questions
 from labs.desk.course import CourseError, Lesson, Question
 from labs.desk.notes import MANIFEST, notes_of
-from labs.desk.prediction import exit_ticket
+from labs.desk.questions import exit_ticket
 
 ASKED = (
     Question(
@@ -23,7 +23,7 @@ ASKED = (
 @pytest.fixture(autouse=True)
 def lesson(monkeypatch):
     made = Lesson("02", "Title", 45, "Claim.", "Screen?", ticket=ASKED)
-    monkeypatch.setattr(prediction, "find_lesson", lambda number: made)
+    monkeypatch.setattr(questions, "find_lesson", lambda number: made)
 
 
 def test_right_and_wrong_answers_are_told_apart_at_once(tmp_path, monkeypatch):

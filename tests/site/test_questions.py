@@ -11,7 +11,7 @@ import pytest
 
 from labs.desk.course import load_lessons
 from labs.desk.notes import NoNotes
-from labs.desk.prediction import ExitTicket, Prediction
+from labs.desk.questions import ExitTicket, Prediction
 from labs.site.render import ask_in_browser
 
 each_lesson = pytest.mark.parametrize("lesson", load_lessons(), ids=lambda lesson: lesson.number)
