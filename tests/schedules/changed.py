@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from exactly_once_kafka.protocol import Batch, Marker, Protocol, Step, exactly_once, next_step
-from labs.schedules.model.driver import BatchProtocol
+from labs.schedules.model.state import BatchProtocol
 
 
 def changed(*steps: Step) -> BatchProtocol:

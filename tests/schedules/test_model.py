@@ -13,10 +13,9 @@ from exactly_once_kafka.protocol import STEPS, Batch, Marker, MarkerMismatch, Pr
 from labs.pipeline import protocols
 from labs.schedules.model import state as model
 from labs.schedules.model.checker import Explored, explore
-from labs.schedules.model.driver import steps_of
 from labs.schedules.model.stage import Stage, WithSpare, without_checkpoint
 from labs.schedules.model.stages import MODELS, OLD_CHECKPOINT, OLD_MARKER
-from labs.schedules.model.state import Driver, State
+from labs.schedules.model.state import Driver, State, steps_of
 from labs.schedules.schedule import ScheduleError
 from tests.schedules.changed import changed
 from tests.tiers import in_tiers

@@ -28,8 +28,8 @@ from labs.equipment.plain_text import one_line
 from labs.exercises.checker.raised import at_line, in_words, safely, where
 from labs.exercises.checker.scenario import NoTable
 from labs.exercises.checker.student_module import require_parameters
-from labs.schedules.model.driver import MOST_STEPS, REFUSES, BatchProtocol
 from labs.schedules.model.stage import READINGS
+from labs.schedules.model.state import MOST_STEPS, REFUSES, BatchProtocol
 
 STEPS = (*(step for step in OF_THE_SINK if step != "abort"), "note")
 SECONDS = 5.0  # for all rounds

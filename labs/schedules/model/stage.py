@@ -17,11 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from labs.schedules.model.driver import END, REFUSES, BatchProtocol, steps_of, told, wanted
 from labs.schedules.model.state import (
     COMING,
+    END,
     FENCED,
     NEVER,
+    REFUSES,
+    BatchProtocol,
     Driver,
     Kafka,
     Marker,
@@ -35,6 +37,9 @@ from labs.schedules.model.state import (
     in_words,
     is_open,
     spent,
+    steps_of,
+    told,
+    wanted,
     with_driver,
     with_new_epoch,
 )

@@ -14,10 +14,9 @@ from labs.evidence.auditor.observed import Key
 from labs.evidence.auditor.verdict import Anomaly
 from labs.evidence.readers.results import read_results
 from labs.pipeline.records import WINDOW_MS
-from labs.schedules.model.downstream import DownstreamStage
 from labs.schedules.model.executors import ByExecutors
 from labs.schedules.model.stage import Stage
-from labs.schedules.model.two_phase import TwoPhaseStage
+from labs.schedules.model.stages import DownstreamStage, TwoPhaseStage
 from labs.schedules.replay.bench import ReplayBench
 from labs.schedules.replay.player import BasePlayer, DownstreamPlayer, Player, TwoPhasePlayer
 from labs.schedules.schedule import Event, Schedule

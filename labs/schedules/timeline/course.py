@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, BEFORE_ROWS, MID_ROWS
 from exactly_once_kafka.protocol import Batch, Protocol, is_published
-from labs.schedules.model.driver import BatchProtocol
 from labs.schedules.model.stage import Stage, without_checkpoint
-from labs.schedules.model.state import State, with_driver
+from labs.schedules.model.state import BatchProtocol, State, with_driver
 from labs.schedules.schedule import REQUESTS, SUPERVISOR, Event
 
 BATCHES, ROWS = 2, 4  # a crash in the middle of a batch leaves half of its rows
