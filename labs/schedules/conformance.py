@@ -2,25 +2,37 @@
 
 After each step, the answer and what a reader sees must be as the model predicts; after the walk, so must the rows and
 the marker that Kafka has. If they differ, the model is wrong or the sink is.
+
+The driver of such a replay is the real sink (`SinkDriver`), in a thread of its own. It publishes batch by batch, with
+its own protocol and its own transport, and is held at a gate before each thing that it asks of Kafka.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
+from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.driver_transport import DriverTransport
+from exactly_once_kafka.errors import SinkRefused
+from exactly_once_kafka.kafka_rows import BatchRows
 from exactly_once_kafka.protocol import exactly_once
+from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.transport import Transport
+from labs.pipeline.records import WINDOW_MS, result_value
 from labs.schedules.model.checker import with_sight
 from labs.schedules.model.stage import Stage
 from labs.schedules.model.state import State
 from labs.schedules.replay.bench import CannotPlay, ReplayBench
-from labs.schedules.replay.driver import DONE
+from labs.schedules.replay.driver import DONE, Driver
+from labs.schedules.replay.gates import Ended, GatedTransport, Gates, SmallCheckpoint, planned_batches, serve
 from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import differences
-from labs.schedules.replay.sink_driver import SinkDriver
 from labs.schedules.schedule import Event, Schedule, compact
 
 # One row in each batch, so that a request has one row. No transaction times out here: that would take seconds.
@@ -118,3 +130,82 @@ def _is_urgent(event: Event, moves: list[Event], state: State) -> bool:
         return False
     stale = event.epoch is not None and event.epoch != state.epoch
     return event.request == "read marker" or stale
+
+
+PATIENCE = 60.0  # seconds
+ENDING = 10.0  # seconds that a driver may need to end its present step
+
+
+class SinkDriver(Driver):
+    """While it sleeps or is dead, the player gives it no word, and hears no answer from it."""
+
+    def __init__(self, name: str, settings: dict[str, Any], spark: SparkSession):
+        super().__init__(name)
+        self._spark, self._over = spark, threading.Event()
+        self._thread = threading.Thread(
+            target=serve, args=(self._try_to_publish, settings, self.theirs), name=name, daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        super().close()
+        self._thread.join(ENDING)  # a thread that is in a Kafka client when Python ends may break what that frees
+
+    def _try_to_publish(self, settings: dict[str, Any], gates: Gates) -> None:
+        try:
+            self._publish(settings, gates)
+        except (Ended, SinkRefused, KafkaException):
+            raise
+        except Exception as error:  # a thread has no log in which a player could read it
+            raise Ended(f"{type(error).__name__}: {error}") from error
+
+    def _publish(self, settings: dict[str, Any], gates: Gates) -> None:
+        sink = ExactlyOnceKafkaSink(
+            settings["name"],
+            settings["topic"],
+            bootstrap_servers=settings["bootstrap_servers"],
+            writers="driver",
+            client_id=settings["client_id"],
+            transaction_timeout_ms=settings["transaction_timeout_ms"],
+        )
+        checkpoint = SmallCheckpoint(settings["checkpoint"])
+        query: Any = _Query(checkpoint, self._over)
+        transport = cast(DriverTransport, sink.transport_for(self._spark, Deadline(PATIENCE, query.stopped)))
+        for batch in planned_batches(settings, gates, checkpoint):
+            records = checkpoint.records(batch.batch_id)
+            values = [(result_value(r * WINDOW_MS, f"record {r}", 1).decode(),) for r in records]
+            rows = BatchRows(self._spark.createDataFrame(values, "value string"), settings["topic"])
+            transport.start(batch, rows, query, Deadline(PATIENCE, query.stopped), lambda: None)
+            gated = GatedTransport(
+                transport,
+                gates,
+                checkpoint,
+                batch.batch_id,
+                lambda: transport.pending._thread if transport.pending else None,
+            )
+            sink.publish(batch, cast(Transport, gated))
+            gated.note()
+
+
+class _Query:
+    """Stands for the running query: whether it was stopped, and where the sink's note about its marker's topic is."""
+
+    def __init__(self, checkpoint: SmallCheckpoint, over: threading.Event):
+        self._file, self.stopped = checkpoint.directory / "exactly-once", over.is_set
+
+    def checkpoint_note(self, name: str) -> _Query:
+        return self
+
+    @property
+    def name(self) -> str:
+        return self._file.name
+
+    def read(self) -> str | None:
+        return self._file.read_text() if self._file.exists() else None
+
+    def others(self) -> list[str]:
+        return []
+
+    def write(self, text: str) -> None:
+        self._file.write_text(text)
