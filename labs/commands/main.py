@@ -50,7 +50,7 @@ GROUPS = {
         "setup": "fetch and check the jars",
         "notebooks": "execute all lessons in place",
         "site": "build the course as static pages",
-        "bench": "measure throughput and latency on this machine",
+        "benchmark": "measure throughput and latency on this machine",
         "soak": "repeat for hours what the tests do once",
     },
 }

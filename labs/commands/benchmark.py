@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 
 EXAMPLES = """examples:
-  python -m labs bench ingest      lines/s parsed, records/s produced, records/s counted
-  python -m labs bench sink        Spark's own Kafka sink against the exactly-once sink
-  python -m labs bench restart     from the crash to the first new result
-  python -m labs bench latency     from "the window can be closed" to visible, at 5,000 records/s
-  python -m labs bench real-time   from sent to read: micro-batches, Real-Time Mode, and exactly once in it
-  python -m labs bench writers     the sink by executors with 1, 2 and 4 writers, Spark's own, and what each part costs
-  python -m labs bench memory      the driver's memory and traffic, when executors write a batch of 10 million rows
-  python -m labs bench cluster     the same count on local[2] and on a standalone cluster
-  python -m labs bench peers       the same count on every installed engine: a record's cost after warm-up, and latency
-  python -m labs bench peers --engines flink --rounds 2 --small 10000000 --large 40000000
+  python -m labs benchmark ingest      lines/s parsed, records/s produced, records/s counted
+  python -m labs benchmark sink        Spark's own Kafka sink against the exactly-once sink
+  python -m labs benchmark restart     from the crash to the first new result
+  python -m labs benchmark latency     from "the window can be closed" to visible, at 5,000 records/s
+  python -m labs benchmark real-time   from sent to read: micro-batches, Real-Time Mode, and exactly once in it
+  python -m labs benchmark writers     the sink by executors with 1, 2 and 4 writers, Spark's own, and each part's cost
+  python -m labs benchmark memory      the driver's memory and traffic, when executors write a batch of 10 million rows
+  python -m labs benchmark cluster     the same count on local[2] and on a standalone cluster
+  python -m labs benchmark peers       the same count on every installed engine: a record's cost, and the latency
+  python -m labs benchmark peers --engines flink --rounds 2 --small 10000000 --large 40000000
 """
 BENCHMARKS = ("ingest", "sink", "restart", "latency", "real-time", "writers", "memory", "cluster", "peers")
 
