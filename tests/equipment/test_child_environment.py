@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labs.commands.main import print_whatever_the_locale
-from labs.equipment import child_environment, foreign_packages, machine, spark
+from labs.equipment import child_environment, doctor, foreign_packages, spark
 from labs.equipment.child_environment import cache, drop_what_is_for_another, for_program, for_python, home
 from labs.equipment.java import REPEAT, cure, innermost_cause
 from labs.equipment.spark import _quoted
@@ -225,7 +225,7 @@ def test_what_the_terminal_cannot_show_is_written_in_ascii(monkeypatch):
 def test_a_python_without_asserts_is_told(tmp_path):
     """kafka-python reads Kafka's answers in one: each waits for its whole timeout."""
     environment = {**os.environ, "PYTHONOPTIMIZE": "1"}
-    code = "from labs.equipment.machine import MACHINE; MACHINE[0].look()"
+    code = "from labs.equipment.doctor import MACHINE; MACHINE[0].look()"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert "Unset PYTHONOPTIMIZE" in ran.stderr
     (log := tmp_path / "access.log").write_text('192.0.2.1 - - [10/Oct/2025:13:55:36 +0000] "GET / HTTP/1.1" 200 12\n')
@@ -254,8 +254,8 @@ def test_what_files_are_cached_in_counts_as_available(tmp_path, line, group, fil
     for name, value in zip(files, (4 * GIB, 4 * GIB), strict=True):
         (where / name).write_text(f"{value}\n")
     (where / "memory.stat").write_text(STATISTICS)
-    available = machine._available_memory(tmp_path / "groups", tmp_path / "own")
-    nowhere = machine._available_memory(tmp_path / "none", tmp_path / "none")
+    available = doctor._available_memory(tmp_path / "groups", tmp_path / "own")
+    nowhere = doctor._available_memory(tmp_path / "none", tmp_path / "none")
     assert available == min(left * GIB, nowhere) if left else abs(available - nowhere) < GIB
 
 
@@ -264,4 +264,4 @@ def test_a_group_without_a_limit_limits_nothing(tmp_path):
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text(f"{GIB}\n")
     (tmp_path / "memory.stat").write_text(STATISTICS)
-    assert machine._available_memory(tmp_path, tmp_path / "own") > 0
+    assert doctor._available_memory(tmp_path, tmp_path / "own") > 0

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from labs.commands.main import main
-from labs.equipment import doctor, jars, machine
+from labs.equipment import doctor, jars
 from labs.equipment.check import Check, CheckFailed, Step, follow
-from labs.equipment.doctor import checks
-from labs.equipment.machine import GIB
+from labs.equipment.doctor import GIB, checks
 from labs.equipment.topics import admin
 
 NAMES = ["Python", "User", "Packages", "Java", "Jars", "Connector", "Ports", "Memory", "Disk", "Broker", "Spark"]
@@ -21,7 +20,7 @@ def fail() -> str:
 
 
 def look(name: str) -> Check:
-    [step] = [step for step in machine.MACHINE if step.name == name]
+    [step] = [step for step in doctor.MACHINE if step.name == name]
     [check] = follow([Step(step.name, step.look, step.cure)])
     return check
 
@@ -90,20 +89,20 @@ def test_root_is_told_how_jupyterlab_starts(monkeypatch, user, found):
 
 def test_wrong_and_missing_packages_are_named(monkeypatch, tmp_path):
     (tmp_path / "requirements.txt").write_text("pandas==0.1   # old\nno-such-package==1.0\n--editable .\npsutil>=1\n")
-    monkeypatch.setattr(machine, "REQUIREMENTS", tmp_path / "requirements.txt")
+    monkeypatch.setattr(doctor, "REQUIREMENTS", tmp_path / "requirements.txt")
     check = look("Packages")
     assert check.found == f"pandas {pd.__version__} instead of 0.1; no-such-package missing instead of 1.0"
     assert "make setup" in check.cure
 
 
 def test_an_old_python_is_told(monkeypatch):
-    monkeypatch.setattr(machine, "OLDEST_PYTHON", (99, 0))
+    monkeypatch.setattr(doctor, "OLDEST_PYTHON", (99, 0))
     assert (look("Python").passed, "Install Python" in look("Python").cure) == (False, True)
 
 
 def test_a_connector_of_another_version_is_told(monkeypatch, tmp_path):
     other = tmp_path / "spark-sql-kafka-0-10_2.12-3.5.0.jar"
-    monkeypatch.setattr(machine, "connector_jars", lambda: (other,))
+    monkeypatch.setattr(doctor, "connector_jars", lambda: (other,))
     assert look("Connector").found.startswith("3.5.0 for Scala 2.12, but Spark is 4.2.0 for Scala 2.13")
 
 
@@ -118,7 +117,7 @@ def test_a_refused_jar_comes_with_its_own_cure(monkeypatch):
 
 @pytest.mark.parametrize(("available", "passed"), [(1, False), (3, True), (8, True)])
 def test_too_little_memory_fails_and_little_is_told(monkeypatch, available, passed):
-    monkeypatch.setattr(machine, "_available_memory", lambda: available * GIB)
+    monkeypatch.setattr(doctor, "_available_memory", lambda: available * GIB)
     check = look("Memory")
     assert check.passed is passed
     assert f"{available}.0 GiB available" in check.found
@@ -126,7 +125,7 @@ def test_too_little_memory_fails_and_little_is_told(monkeypatch, available, pass
 
 
 def test_a_full_disk_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine, "LEAST_DISK", 1 << 62)
+    monkeypatch.setattr(doctor, "LEAST_DISK", 1 << 62)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "not" / "yet" / "there"))
     assert f"GB free in {tmp_path}/not/yet/there" in look("Disk").found
 
