@@ -17,8 +17,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.equipment.spark import spark_session
     from labs.equipment.topics import create_topic, end_offsets
     from labs.equipment.waiting import eventually
-    from labs.evidence.auditor.audit import Result, audit
-    from labs.evidence.auditor.comparison import count_repeats
+    from labs.evidence.auditor.audit import Result, audit, count_repeats
     from labs.evidence.auditor.expected import count_by_window
     from labs.evidence.auditor.verdict import Anomaly
     from labs.evidence.checkpoint.batch import batch_table

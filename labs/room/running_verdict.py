@@ -16,8 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from labs.evidence.auditor.audit import audit
-from labs.evidence.auditor.batches import Batches
+from labs.evidence.auditor.audit import Batches, audit
 from labs.evidence.auditor.expected import Expected
 from labs.evidence.auditor.observed import Key, Result
 from labs.evidence.auditor.verdict import Anomaly, AnomalyTally, Fate

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.evidence.auditor.audit import Result
-from labs.evidence.auditor.comparison import count_repeats
+from labs.evidence.auditor.audit import Result, count_repeats
 
 LOST = "lost acknowledgement"
 
