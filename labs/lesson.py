@@ -20,8 +20,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.evidence.auditor.audit import Result, audit, count_repeats
     from labs.evidence.auditor.expected import count_by_window
     from labs.evidence.auditor.verdict import Anomaly
-    from labs.evidence.checkpoint.batch import batch_table
-    from labs.evidence.checkpoint.checkpoint import read_checkpoint
+    from labs.evidence.checkpoint.checkpoint import batch_table, read_checkpoint
     from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
     from labs.evidence.checkpoint.state import counts_in_flight
     from labs.evidence.plots.checkpoint_plots import (

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.equipment.topics import create_topic
-from labs.evidence.checkpoint.files import log_files, read_plan
+from labs.evidence.checkpoint.checkpoint import log_files, read_plan
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.generate import START_MS, Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic

@@ -31,7 +31,7 @@ from labs.evidence.auditor.audit import Audit, Reading, SourceHistory, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key, Result
 from labs.evidence.auditor.verdict import Anomaly, Verdict
-from labs.evidence.checkpoint.files import log_files, read_plan
+from labs.evidence.checkpoint.checkpoint import log_files, read_plan
 from labs.evidence.checkpoint.planned_results import read_source_records
 from labs.evidence.readers.results import read_results, readable_sentinels, write_sentinels
 from labs.evidence.readers.watcher import Watcher
