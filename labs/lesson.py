@@ -39,8 +39,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
         plot_stall,
     )
     from labs.evidence.plots.transaction_plot import plot_transactions
-    from labs.evidence.readers.broker_logs import dump_log, dump_transaction_log
-    from labs.evidence.readers.consumer_groups import describe_group
+    from labs.evidence.readers.kafka_tools import describe_group, dump_log, dump_transaction_log
     from labs.evidence.readers.other_readers import read_database, read_files
     from labs.evidence.readers.results import as_result, in_batches, read_results, read_visible
     from labs.evidence.readers.transactions import (

@@ -6,7 +6,7 @@ from kafka import TopicPartition as Partition
 from kafka.structs import OffsetAndMetadata
 
 from labs.equipment.topics import admin
-from labs.evidence.readers.consumer_groups import GroupUnknown, describe_group
+from labs.evidence.readers.kafka_tools import GroupUnknown, describe_group
 from labs.evidence.readers.results import in_batches
 
 pytestmark = pytest.mark.long

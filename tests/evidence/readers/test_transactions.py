@@ -17,7 +17,7 @@ from labs.equipment.broker import BrokerError, ExternalBroker
 from labs.equipment.topics import KafkaUnreachable, create_topic
 from labs.equipment.waiting import eventually
 from labs.evidence.plots.transaction_plot import plot_transactions
-from labs.evidence.readers.broker_logs import (
+from labs.evidence.readers.kafka_tools import (
     LogEntry,
     dump_log,
     dump_transaction_log,

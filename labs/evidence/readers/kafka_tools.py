@@ -1,8 +1,8 @@
-"""Reads logs from the broker's disk: the log of a partition, and the transaction log.
+"""What Kafka's own tools show: the log of a partition and the transaction log, from the broker's disk; and a group.
 
-They show what no consumer sees: the producer id, epoch and sequence number of each record, and the control records
-that end a transaction. Kafka's own tool (`kafka-dump-log`) reads the files. Limitations: the lab must have started
-the broker, and a value is shown up to its first line break.
+The logs show what no consumer sees: the producer id, epoch and sequence number of each record, and the control records
+that end a transaction. `kafka-dump-log` reads the files. Limitations: the lab must have started the broker, and a value
+is shown up to its first line break.
 
 The transaction log is the topic `__transaction_state`. The coordinator writes each step of a transactional id into
 it, and Kafka compacts it: old steps disappear.
@@ -193,3 +193,25 @@ def _notes(dump: str, transactional_id: str) -> list[Noted]:
         )
         notes.append(Noted(data["producerId"], data["producerEpoch"], STATES[data["transactionStatus"]], partitions))
     return notes
+
+
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+COLUMNS = ("group", "topic", "partition", "current offset", "log end offset", "lag")
+
+
+class GroupUnknown(LookupError):
+    """Kafka has no such consumer group."""
+
+
+def describe_group(bootstrap_servers: str, group: str) -> pandas.DataFrame:
+    """Return what `kafka-consumer-groups --describe` shows, a row for each partition. Raises GroupUnknown.
+
+    The columns for members are left out: a consumer that commits offsets without joining has none.
+    """
+    ran = run_kafka_tool(GROUPS, "--bootstrap-server", bootstrap_servers, "--describe", "--group", group, timeout=120)
+    rows = [line.split()[: len(COLUMNS)] for line in ran.stdout.splitlines() if line.startswith(f"{group} ")]
+    if not rows:
+        said = (ran.stderr or ran.stdout).strip().splitlines()[-1:] or ["the tool printed nothing"]
+        raise GroupUnknown(f"there is no committed offset of a group {group!r}: {said[0]}")
+    numbers = {name: int for name in COLUMNS[2:]}
+    return pandas.DataFrame(rows, columns=list(COLUMNS)).astype(numbers).set_index("group")
