@@ -53,8 +53,8 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     )
     from labs.exercises.checker.batch_steps import counterexample, explore_batch
     from labs.exercises.checker.student_module import publish_in
-    from labs.faults.chaos.plan import KINDS, ChaosPlan
     from labs.faults.fault import Fault, FaultPoints, InjectedCrash, TaskFaults
+    from labs.faults.injectors import KINDS, ChaosPlan
     from labs.faults.proxy import LostAcknowledgement, Request
     from labs.faults.supervisor import Supervisor
     from labs.judge import judge

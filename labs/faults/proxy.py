@@ -25,8 +25,7 @@ from typing import Any
 
 from labs.equipment.broker import Broker, nothing
 from labs.faults.kafka_messages import Answer, Request
-from labs.faults.network_fault import HeldRequest, NetworkFault, exchange
-from labs.faults.proxy_server import Passage, ProxyServer, Sighting, Watcher
+from labs.faults.proxy_server import HeldRequest, NetworkFault, Passage, ProxyServer, Sighting, Watcher, exchange
 
 __all__ = ["Answer", "HeldRequest", "NetworkFault", "Passage", "Proxy", "Request", "Sighting", "proxied_broker"]
 

@@ -17,8 +17,8 @@ from labs.evidence.auditor.observed import Key
 from labs.evidence.readers.transactions import read_ends
 from labs.evidence.readers.watcher import Tail, Watcher
 from labs.faults.kafka_messages import Answer, Request, read_end
-from labs.faults.network_fault import HeldRequest
 from labs.faults.proxy import Proxy, Sighting
+from labs.faults.proxy_server import HeldRequest
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.replay import close_windows, source_producer
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS, source_value

@@ -35,17 +35,18 @@ from labs.evidence.checkpoint.checkpoint import log_files, read_plan
 from labs.evidence.checkpoint.planned_results import read_source_records
 from labs.evidence.readers.results import read_results, readable_sentinels, write_sentinels
 from labs.evidence.readers.watcher import Watcher
-from labs.faults.chaos.injectors import (
+from labs.faults.injectors import (
     BROKER_KINDS,
     DRIVER_KINDS,
+    KILLS,
     NETWORK_KINDS,
     BrokerInjector,
+    ChaosPlan,
     DriverInjector,
     Journal,
     NetworkInjector,
     Strike,
 )
-from labs.faults.chaos.plan import KILLS, ChaosPlan
 from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic

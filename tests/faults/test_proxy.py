@@ -17,9 +17,8 @@ from labs.equipment.broker import Broker
 from labs.equipment.node import answers, require_free
 from labs.equipment.topics import create_topic
 from labs.equipment.waiting import eventually
-from labs.faults.network_fault import exchange
 from labs.faults.proxy import Passage, Proxy, Request, Sighting, proxied_broker
-from labs.faults.proxy_server import ProxyServer
+from labs.faults.proxy_server import ProxyServer, exchange
 
 # A whole request: ApiVersions 0, correlation id 7, client id "raw".
 API_VERSIONS = b"\x00\x00\x00\x0d" + b"\x00\x12" + b"\x00\x00" + b"\x00\x00\x00\x07" + b"\x00\x03raw"

@@ -10,8 +10,8 @@ import json
 import pytest
 
 from labs.commands.main import main
-from labs.faults.chaos import injectors
-from labs.faults.chaos.injectors import Journal
+from labs.faults import injectors
+from labs.faults.injectors import Journal
 
 FAULTS = ("driver-kill", "driver-point", "broker-kill", "network-cut", "late-commit")
 

@@ -12,7 +12,7 @@ from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
 from labs.evidence.readers.watcher import Watcher
-from labs.faults.chaos.injectors import DriverInjector, Journal
+from labs.faults.injectors import DriverInjector, Journal
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.live_traffic import LiveTraffic
 

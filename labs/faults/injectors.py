@@ -1,4 +1,4 @@
-"""The fault injectors of chaos: each strikes one part of the pipeline again and again, at moments drawn from a seed.
+"""The faults of chaos: the plan of a run, and injectors that strike again and again, at moments drawn from a seed.
 
     brokers  one at a time is killed, frozen, or restarted
     network  connections are cut, and a commit arrives long after its batch has ended
@@ -14,9 +14,9 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ import psutil
 from exactly_once_kafka.points import FAULT_POINTS
 from labs.equipment.broker import Broker
 from labs.faults.fault import Fault
-from labs.faults.job import JobProcess
+from labs.faults.job import JobProcess, known_sink
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
 from labs.faults.supervisor import HotSpare
@@ -367,3 +367,76 @@ class DriverInjector(Injector):
 
 def _works(job: JobProcess) -> bool:
     return job.batches_done() > 0
+
+
+# kind of fault -> what it does
+KINDS = DRIVER_KINDS | BROKER_KINDS | NETWORK_KINDS
+WITHOUT_EXECUTORS = tuple(kind for kind in KINDS if kind != "executor-kill")
+
+# victim -> the kinds of fault that kill it
+KILLS = {"driver": ("driver-kill", "driver-point"), "broker": ("broker-kill",), "executor": ("executor-kill",)}
+
+
+@dataclass(frozen=True)
+class ChaosPlan:
+    """Traffic of `rate` records a second for `minutes`, and faults of `kinds`, drawn from `seed`.
+
+    With `least`, such as {"driver": 5, "broker": 3}, the run continues until so many of each have been killed; after
+    `minutes`, only the victims that are still missing are struck. Kafka has `nodes` brokers. With `executors` the job
+    has so many executor processes beside the driver's. `sink` is one of SINKS, or a file with a function publish.
+    `transaction_timeout` is in seconds. A driver-point is one of `points`. With `spare` there is a hot spare for the
+    driver. Raises ValueError.
+    """
+
+    seed: int = 7
+    minutes: float = 3.0
+    kinds: tuple[str, ...] = WITHOUT_EXECUTORS
+    nodes: int = 1
+    executors: int = 0
+    sink: str = "exactly-once"
+    rate: float = 1_000.0
+    transaction_timeout: float = 10.0
+    least: Mapping[str, int] = field(default_factory=dict)
+    points: tuple[str, ...] = FAULT_POINTS
+    spare: bool = False
+
+    def __post_init__(self) -> None:
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ValueError(f"no fault is called {kind!r}; there are {', '.join(KINDS)}")
+        if "executor-kill" in self.kinds and not self.executors:
+            raise ValueError("executor-kill needs executors: one or more processes beside the driver's")
+        for victim in self.least:
+            if not set(KILLS.get(victim, ())) & set(self.kinds):
+                raise ValueError(f"none of the faults kills a {victim!r}; one can be a {', a '.join(KILLS)}")
+        for point in self.points:
+            if point not in FAULT_POINTS:
+                raise ValueError(f"no fault point is called {point!r}; there are {', '.join(FAULT_POINTS)}")
+        if "driver-point" in self.kinds and not self.points:
+            raise ValueError("driver-point needs a point to strike at: points is empty")
+        object.__setattr__(self, "sink", known_sink(self.sink))
+        for name, value, least in (
+            ("minutes", self.minutes, 0.1),
+            ("nodes", self.nodes, 1),
+            ("executors", self.executors, 0),
+            ("rate", self.rate, 1),
+            ("transaction_timeout", self.transaction_timeout, 1),
+        ):
+            if not value >= least:
+                raise ValueError(f"{name} is {value:g}; expected {least:g} or more")
+
+    @property
+    def sink_name(self) -> str:
+        """The sink's name, or that of the file that it is in."""
+        return Path(self.sink).stem
+
+    def of(self, kinds: dict[str, str]) -> tuple[str, ...]:
+        """Return those of the plan's kinds that are among these."""
+        return tuple(kind for kind in self.kinds if kind in kinds)
+
+    def is_done(self, seconds: float, strikes: Iterable[Strike], kinds: Collection[str] = tuple(KINDS)) -> bool:
+        """Tell whether the run has lasted long enough, and faults of these kinds have killed enough."""
+        struck = [strike.kind for strike in strikes if strike.ended is not None]
+        owed = {victim: least for victim, least in self.least.items() if set(KILLS[victim]) & set(kinds)}
+        enough = all(sum(kind in KILLS[victim] for kind in struck) >= least for victim, least in owed.items())
+        return enough and seconds >= self.minutes * 60
