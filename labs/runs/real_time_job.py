@@ -16,8 +16,7 @@ from labs.equipment.spark import spark_session
 from labs.faults.fault import JOB_MARK, TaskFaults
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.query.real_time import SHORTEST, report_each, start_real_time, start_sparks_own
-from labs.pipeline.real_time.rows import Rule, by_place
-from labs.pipeline.real_time.sink import RealTimeKafkaSink
+from labs.pipeline.sinks.real_time_sink import RealTimeKafkaSink, Rule, by_place
 
 
 @dataclass(frozen=True)

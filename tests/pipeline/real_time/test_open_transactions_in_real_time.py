@@ -9,8 +9,15 @@ import pytest
 
 from exactly_once_kafka.deadline import Deadline
 from labs.equipment.broker import Broker
-from labs.pipeline.real_time.publisher import Publisher, Task, make_marker_topics, marker_topics
-from labs.pipeline.real_time.rows import Place, PlacedRow, by_place
+from labs.pipeline.sinks.real_time_sink import (
+    Place,
+    PlacedRow,
+    Publisher,
+    Task,
+    by_place,
+    make_marker_topics,
+    marker_topics,
+)
 from tests.sink.conftest import numbers_in
 from tests.sink.test_executors_on_three_brokers import SETTINGS
 from tests.sink.test_open_transactions import Leaderless, fail

@@ -14,8 +14,15 @@ from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import FENCED, SinkRefused
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.waiting import eventually
-from labs.pipeline.real_time.publisher import MARKER_TOPICS, Publisher, Task, make_marker_topics
-from labs.pipeline.real_time.rows import Place, PlacedRow, by_place
+from labs.pipeline.sinks.real_time_sink import (
+    MARKER_TOPICS,
+    Place,
+    PlacedRow,
+    Publisher,
+    Task,
+    by_place,
+    make_marker_topics,
+)
 from tests.sink.conftest import numbers_in
 
 pytestmark = pytest.mark.long
