@@ -14,7 +14,7 @@ from labs.evidence.readers.results import read_results
 from labs.evidence.readers.watcher import Watcher
 from labs.faults.injectors import DriverInjector, Journal
 from labs.pipeline.log.generate import Traffic
-from labs.pipeline.log.live_traffic import LiveTraffic
+from labs.pipeline.log.replay import LiveTraffic
 
 pytestmark = pytest.mark.long
 
