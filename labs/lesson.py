@@ -72,8 +72,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.pipeline.sinks.file_sink import FileSink
     from labs.pipeline.sinks.real_time_sink import RealTimeKafkaSink
     from labs.pipeline.two_phase.coordinator import DecisionLog
-    from labs.pipeline.two_phase.end_transaction import finish, transaction_coordinator
-    from labs.pipeline.two_phase.open_transactions import lingering
+    from labs.pipeline.two_phase.end_transaction import finish, lingering, transaction_coordinator
     from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
     from labs.pipeline.two_phase.without_timeout import UNRELEASED, epoch_without_timeout, init_without_timeout
     from labs.room.script import Do, Until

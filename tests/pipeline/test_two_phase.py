@@ -28,8 +28,15 @@ from labs.pipeline.two_phase.coordinator import (
     TornDecision,
     recover,
 )
-from labs.pipeline.two_phase.end_transaction import BrokerConnection, FinishFailed, TransactionLost, end_once, finish
-from labs.pipeline.two_phase.open_transactions import lingering, partition_of
+from labs.pipeline.two_phase.end_transaction import (
+    BrokerConnection,
+    FinishFailed,
+    TransactionLost,
+    end_once,
+    finish,
+    lingering,
+    partition_of,
+)
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PrepareFailed, PreparingProducer
 from tests.conftest import RECORDS_PER_BATCH
 from tests.pipeline.two_phase_run import PARTICIPANTS, Run

@@ -12,8 +12,7 @@ from labs.equipment.broker import Broker
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import read_transactions, settle, wait_until_ended
-from labs.pipeline.two_phase.end_transaction import finish
-from labs.pipeline.two_phase.open_transactions import lingering
+from labs.pipeline.two_phase.end_transaction import finish, lingering
 from labs.pipeline.two_phase.prepared import PreparedTransaction
 from labs.pipeline.two_phase.without_timeout import UNRELEASED, epoch_without_timeout, init_without_timeout
 

@@ -52,7 +52,7 @@ def with_prepared(function: Callable, tools: dict[str, Any], points: CrashPoints
     """Call function(prepared, decisions, finish) with the transactions open, and the decisions made, at this moment."""
     from labs.pipeline.two_phase.coordinator import DecisionLog
     from labs.pipeline.two_phase.end_transaction import finish as end
-    from labs.pipeline.two_phase.open_transactions import lingering
+    from labs.pipeline.two_phase.end_transaction import lingering
 
     servers = tools["servers"]
 

@@ -38,8 +38,7 @@ from labs.exercises.checker.student_process import Run
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.records import parse_result_value, result_value
 from labs.pipeline.two_phase.coordinator import DecisionLog
-from labs.pipeline.two_phase.end_transaction import finish
-from labs.pipeline.two_phase.open_transactions import lingering
+from labs.pipeline.two_phase.end_transaction import finish, lingering
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 
 EXAMPLES = 3

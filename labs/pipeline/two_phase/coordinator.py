@@ -29,8 +29,7 @@ from typing import Any
 
 from exactly_once_kafka.points import Points, pass_by
 from labs.pipeline.sinks.file_sink import TEMPORARY, publish
-from labs.pipeline.two_phase.end_transaction import FinishFailed, TransactionLost, finish
-from labs.pipeline.two_phase.open_transactions import lingering
+from labs.pipeline.two_phase.end_transaction import FinishFailed, TransactionLost, finish, lingering
 from labs.pipeline.two_phase.prepared import PreparedTransaction
 
 
