@@ -51,7 +51,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
         transaction_table,
         wait_until_ended,
     )
-    from labs.exercises.checker.batch_steps import counterexample, explore_batch
+    from labs.exercises.checker.batch_judges import counterexample, explore_batch
     from labs.exercises.checker.student_module import publish_in
     from labs.faults.fault import Fault, FaultPoints, InjectedCrash, TaskFaults
     from labs.faults.injectors import KINDS, ChaosPlan

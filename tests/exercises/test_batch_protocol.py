@@ -14,8 +14,8 @@ import pytest
 
 from exactly_once_kafka.protocol import Batch, exactly_once, is_published
 from labs.exercises.checker import protocol_table
-from labs.exercises.checker.batch_judges import WALKS
-from labs.exercises.checker.batch_steps import (
+from labs.exercises.checker.batch_judges import (
+    WALKS,
     counterexample,
     every_interleaving,
     explore_batch,

@@ -1,5 +1,8 @@
 """The judges of a student's protocol: of its steps, of one driver alone, of every interleaving, and on the real Kafka.
 
+A protocol that no driver could run is refused (`stage_of`). The others are explored in the model, and drawn if they go
+wrong.
+
 Guarantee: passed means that the model tried all schedules within its bounds, and that Kafka did what the model says
 in some of them. Limitations: two batches of two records, two drivers, and the faults of `Stage.faults`, each once.
 """
@@ -8,22 +11,26 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from labs.evidence.auditor.verdict import Audit
-from labs.exercises.checker.batch_steps import every_interleaving, stage_of, undisturbed
-from labs.exercises.checker.protocol_table import NoProtocol
+from labs.exercises.checker.protocol_table import NoProtocol, all_courses, from_table, table_of
 from labs.exercises.checker.report import timeline
 from labs.exercises.checker.rounds import EXAMPLES, History, ended_badly
-from labs.exercises.checker.scenario import DOUBLED, LOST, Finding, Grade, Lab, NoTable, Scenario
+from labs.exercises.checker.scenario import DOUBLED, LOST, WRONG, Finding, Grade, Lab, NoTable, Scenario
 from labs.schedules.conformance import played, walk
-from labs.schedules.model.checker import Explored
+from labs.schedules.diagram import draw
+from labs.schedules.model.checker import Explored, explore, with_sight
 from labs.schedules.model.stage import Stage
+from labs.schedules.model.stages import OLD_CHECKPOINT
+from labs.schedules.model.state import State
 from labs.schedules.replay.bench import CannotPlay, ReplayBench, replay_bench
 from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay import replay_on_kafka
-from labs.schedules.schedule import Schedule
+from labs.schedules.schedule import Event, Schedule, compact
+from labs.schedules.svg import Drawing
 
 WALKS = (1, 17)  # seeds
 OLDER = "with an older checkpoint"
@@ -160,3 +167,79 @@ def _lines(schedule: Schedule) -> list[tuple[str, str]]:
 def _in_words(audit: Audit) -> str:
     found = {kind: number for kind, number in audit.counts.items() if number and kind.is_error}
     return ", ".join(f"{kind.name} {number} ({kind.meaning.rstrip('.')})" for kind, number in found.items())
+
+
+FENCES = ("fence", "next epoch")
+NAME = "your protocol"
+
+
+def stage_of(table: object) -> Stage:
+    """Return a table as a stage of the model. Raises NoTable, and NoProtocol if no driver could run it."""
+    protocol = from_table(table)
+    every = all_courses(table)
+    *first, end = every[0][1]  # in batch 0, where nothing is marked as published
+    if end is None and "rows" not in first:
+        raise NoProtocol(
+            WRONG, f"publish ends without 'rows' in batch 0, of which nothing is published: {_listed(first)}"
+        )
+    if any(not {"commit", *FENCES}.isdisjoint(steps) for _, steps in every):
+        for situation, steps in every:
+            _check_transactions(situation.has_epoch, steps)
+    return Stage(NAME, protocol)
+
+
+def _check_transactions(has_epoch: bool, steps: Sequence[str | None]) -> None:
+    """Raise NoProtocol for a sequence with a step that a Kafka client would refuse or ignore."""
+    written = False
+    for n, step in enumerate(steps):
+        if step in ("rows", "marker", "commit") and not has_epoch:
+            raise NoProtocol(
+                WRONG, f"{step!r} has no 'fence' before it, and a transaction needs an epoch: {_listed(steps[: n + 1])}"
+            )
+        if step == "commit" and not written:
+            raise NoProtocol(
+                WRONG, f"'commit' has neither 'rows' nor 'marker' before it to commit: {_listed(steps[: n + 1])}"
+            )
+        has_epoch = has_epoch or step in FENCES
+        written = step in ("rows", "marker") or (written and step not in ("commit", *FENCES))
+
+
+def _listed(steps: Sequence[str | None]) -> str:
+    return ", ".join(map(str, steps)) or "no step at all"
+
+
+def undisturbed(stage: Stage) -> tuple[Schedule, State]:
+    """Return what a single, undisturbed driver does, and the state that it leaves."""
+    stage = dataclasses.replace(stage, faults=(), drivers=1)
+    state, moves = stage.start(), list[Event]()
+    while following := next(stage.moves(state), None):
+        moves.append(with_sight(stage, following[0], state, following[1]))
+        state = following[1]
+    return Schedule(stage.name, compact(moves)), state
+
+
+def every_interleaving(stage: Stage) -> tuple[Stage, Explored]:
+    """Explore the stage with its default faults and, if that finds nothing, with an older checkpoint too.
+
+    Returns the stage that has an anomaly, or the last one; `states` counts those of both.
+    """
+    by_default = explore(stage)
+    if by_default.anomaly:
+        return stage, by_default
+    restored = dataclasses.replace(stage, faults=OLD_CHECKPOINT)
+    found = explore(restored)
+    return restored, dataclasses.replace(found, states=by_default.states + found.states)
+
+
+def counterexample(publish: Callable[..., Any]) -> Drawing:
+    """Draw the shortest schedule in which a protocol goes wrong, an empty one if there is none. Raises NoProtocol."""
+    found = explore_batch(publish)
+    if found.anomaly:
+        return draw(found.schedule)
+    return draw(Schedule(f"{NAME}, {found.states:,} states", ()))
+
+
+def explore_batch(publish: Callable[..., Any]) -> Explored:
+    """Return what the model finds for a protocol. Raises NoProtocol."""
+    _, found = every_interleaving(stage_of(table_of(publish)))
+    return found
