@@ -25,9 +25,8 @@ from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.protocol import STEPS as OF_THE_SINK
 from exactly_once_kafka.protocol import Batch, Marker, MarkerMismatch, Protocol
 from labs.equipment.plain_text import one_line
-from labs.exercises.checker.raised import at_line, in_words, safely, where
 from labs.exercises.checker.scenario import NoTable
-from labs.exercises.checker.student_module import require_parameters
+from labs.exercises.checker.student_module import at_line, in_words, require_parameters, safely, where
 from labs.schedules.model.stage import READINGS
 from labs.schedules.model.state import MOST_STEPS, REFUSES, BatchProtocol
 

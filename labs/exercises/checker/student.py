@@ -22,8 +22,7 @@ from typing import Any
 
 from labs.equipment.plain_text import first_line
 from labs.exercises.checker.crash_points import NOT_JUDGED, Crash, CrashPoints, RunJournal
-from labs.exercises.checker.raised import in_words, safely, where
-from labs.exercises.checker.student_module import Unusable, find, load
+from labs.exercises.checker.student_module import Unusable, find, in_words, load, safely, where
 
 
 def run(spec: dict[str, Any], journal: RunJournal) -> None:

@@ -3,6 +3,9 @@
 In a notebook, the student's cells are those that define a function of the exercise, even if the student has deleted the
 line `# your solution`. Cells that begin with that line count, too, unless they define a function of another exercise:
 the function's name may be misspelled.
+
+What the code raised is told in one line: the exception (`in_words`), and the last line of the code that it passed
+through (`where`).
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ import json
 import linecache
 import re
 import sys
+import traceback
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labs.equipment.plain_text import text_of
+from labs.equipment.plain_text import first_line, text_of
 
 MARK = "# your solution"
 NOTEBOOKS = Path(__file__).resolve().parents[3] / "notebooks" / "exercises"
@@ -175,3 +179,37 @@ def require_parameters(function: Any, arguments: tuple, names: str) -> None:
         raise Unusable("signature", f"{function.__name__}{has} is called with ({names}): {error}") from None
     except ValueError:  # a callable without a signature
         return
+
+
+def in_words(error: BaseException) -> str:
+    """Return an exception in one line; if Spark wrapped it, its cause."""
+    name = type(error).__name__
+    if str(type(error).__module__).startswith(("py4j", "pyspark")):
+        from labs.pipeline.query.query_failure import why
+
+        said = safely(why, error)
+    else:
+        said = safely(str, error)
+    said = first_line(said)
+    return f"{name}: {said}" if said else name
+
+
+def safely(describe: Callable[[Any], str], what: object) -> str:
+    """Describe a value of the student's code, whose methods may raise."""
+    try:
+        return describe(what)
+    except BaseException as error:
+        return f"(it cannot be shown: that raises {type(error).__name__})"
+
+
+def where(error: BaseException, file: str) -> str:
+    """Return the line of the file that it passed through last, in brackets; empty if it passed through none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file and frame.lineno]
+    if not frames:
+        return ""
+    return at_line(file, frames[-1].lineno or 0)
+
+
+def at_line(file: str, line: int) -> str:
+    """Return a line with its number, in brackets."""
+    return f" (line {line}: {linecache.getline(file, line).strip()})"
