@@ -14,8 +14,8 @@ open transaction.
 from __future__ import annotations
 
 from labs.evidence.auditor.expected import count_by_window
+from labs.exercises.checker.rounds import Round, spark_scenarios
 from labs.exercises.checker.scenario import Exercise
-from labs.exercises.checker.spark_rounds import Round, spark_scenarios
 from labs.exercises.checker.student_process import Limits, Run
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.records import CLOSING_DELAY_MS, CLOSING_IP

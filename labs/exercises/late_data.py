@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from labs.evidence.auditor.expected import count_by_window
+from labs.exercises.checker.rounds import Access, Round, spark_scenarios
 from labs.exercises.checker.scenario import Exercise
-from labs.exercises.checker.spark_rounds import Access, Round, spark_scenarios
 from labs.exercises.checker.student_process import Limits, Run
 from labs.pipeline.log.generate import START_MS
 from labs.pipeline.records import WINDOW_MS, window_start
