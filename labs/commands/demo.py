@@ -1,4 +1,7 @@
-"""Climb the staircase: the same log and the same faults, with one more mechanism each time, until none is doubled."""
+"""Climb the staircase: the same log and the same faults, with one more mechanism each time, until none is doubled.
+
+It never overwrites a file that the lab did not make.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +33,7 @@ EXAMPLES = """examples:
 # The records of one window; results come out from batch 3 on.
 RECORDS_PER_BATCH = 80
 RESULTS_FROM = 3
+MADE_HERE = {"Software": "python -m labs demo"}  # noted in each picture, at its beginning
 PICTURES = ("counts.png", "staircase.png", "heatmap.png")
 FETCHING, STARTING, CLIMBING = "Kafka's jars, fetched once", "starting Kafka and Spark", "the staircase"
 
@@ -43,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import bench_progress, plain_console
-    from labs.commands.own_files import check_pictures, seeded_log
     from labs.equipment.jars import all_jars
     from labs.equipment.spark import spark_session
     from labs.runs.count import open_log
@@ -89,7 +92,6 @@ def count_a_log(
 ) -> CountedLog:
     """Count one access log without a crash, print the audit and save its plot."""
     from labs.commands.console import in_colour
-    from labs.commands.own_files import MADE_HERE
     from labs.evidence.plots.count_plots import plot_count_report
     from labs.pipeline.log.log_report import printable_name
     from labs.runs.count import count_log, fresh_topics
@@ -145,7 +147,6 @@ def climb(
 
 def show(outcomes: list[Outcome], arguments: argparse.Namespace, console: Console, output: Path) -> None:
     """Print the staircase as a table or JSON and save the plots."""
-    from labs.commands.own_files import MADE_HERE
     from labs.evidence.plots.count_plots import plot_stage_fault_heatmap, plot_staircase
     from labs.evidence.plots.style import figure_of
     from labs.pipeline.log.log_report import printable_name
@@ -194,3 +195,31 @@ def _table(rows: list[dict[str, Any]], *more: str) -> Table:
         *cells, verdict = (str(row[str(column.header)]) for column in table.columns)
         table.add_row(*cells, Text(verdict, style="green" if verdict == "valid" else "red"))
     return table
+
+
+def check_pictures(files: Iterable[Path]) -> None:
+    """Raise ValueError if a picture would overwrite a file that `demo` did not make."""
+    for file in files:
+        if file.exists() and MADE_HERE["Software"].encode() not in file.read_bytes()[:4096]:
+            raise _not_ours(file)
+
+
+def seeded_log(file: Path) -> Path:
+    """Write the log, which is always the same. Raises ValueError if a file with other content is in the way."""
+    from labs.pipeline.log.generate import Traffic, format_line
+
+    text = "".join(format_line(access) + "\n" for access in Traffic(requests=20_000, clients=200))
+    if not file.exists():
+        file.write_text(text)
+    elif file.read_bytes() != text.encode():
+        raise _not_ours(file)
+    return file
+
+
+def _not_ours(file: Path) -> ValueError:
+    from labs.pipeline.log.log_report import printable_name
+
+    return ValueError(
+        f"{printable_name(file)} is there already, and this command did not make it: nothing was written. "
+        "Move it away, or name another directory with --output"
+    )

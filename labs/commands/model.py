@@ -8,6 +8,7 @@ import functools
 import json
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not file.parent.is_dir():
             raise ValueError(f"{file.parent} is no directory: {file.name} cannot be written there")
     if arguments.walks:
-        from labs.commands.model_on_kafka import walk_the_sink
-
-        return walk_the_sink(arguments.walks)
+        return _walk_the_sink(arguments.walks)
     if arguments.schedule:
         return _show_saved(arguments)
     names = arguments.stage or list(MODELS)
@@ -150,9 +149,68 @@ def _show_saved(arguments: argparse.Namespace) -> int:
 
 def _replay(found: list[tuple[Any, Schedule]], arguments: argparse.Namespace) -> int:
     """Carry out the schedules that have a program; return 1 if Kafka disagrees with any, else 0."""
-    from labs.commands.model_on_kafka import replay_all
-
     schedules = [(stage, schedule) for stage, schedule in found if schedule.events]
     if not schedules:
         raise ValueError("found no schedule that could be carried out on Kafka")
-    return replay_all(schedules, arguments.times, arguments.draw)
+    return _replay_all(schedules, arguments.times, arguments.draw)
+
+
+def _walk_the_sink(walks: int) -> int:
+    """Take the real sink through random walks of the model; return 1 if it deviates in any, else 0."""
+    from labs.commands.console import bench_progress, plain_console
+    from labs.equipment.spark import spark_session
+    from labs.schedules.conformance import conforms, walk
+    from labs.schedules.replay.bench import replay_bench
+
+    failed = steps = 0
+    spark = spark_session()
+    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
+        for seed in range(1, walks + 1):
+            progress.show("walks", seed - 1, walks)
+            drawn = walk(seed)
+            steps += len(drawn.schedule.events)
+            if found := conforms(drawn, kafka, spark):
+                failed += 1
+                print("\n".join([f"walk {seed}:", *(f"  {line}" for line in found)]))
+    print(f"{walks - failed} of {walks} walks of the real sink, {steps:,} steps, are as the model says")
+    return 1 if failed else 0
+
+
+def _replay_all(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing: Path | None) -> int:
+    """Carry out the schedules, and print which are only modelled; return 1 if Kafka disagrees with any, else 0."""
+    from labs.schedules.replay.replay import can_be_replayed
+
+    print(f"\n{'on the real Kafka':<31} {'the model':<13} {'the auditor':<31} {'agreed':>10}")
+    played = [(stage, schedule) for stage, schedule in schedules if can_be_replayed(stage)]
+    disagreed = _replay_each(played, times, drawing) if played else 0
+    for stage, schedule in schedules:
+        if not can_be_replayed(stage):
+            print(f"{stage.name:<31} {schedule.anomaly or 'nothing':<13} not replayed: it is only modelled")
+    return 1 if disagreed else 0
+
+
+def _replay_each(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing: Path | None) -> int:
+    """Return how often Kafka disagreed."""
+    from labs.commands.console import bench_progress, plain_console
+    from labs.schedules.diagram import draw
+    from labs.schedules.replay.bench import replay_bench
+    from labs.schedules.replay.replay import replay_on_kafka
+
+    disagreed = 0
+    with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:
+        for stage, schedule in schedules:
+            differences: list[list[str]] = []
+            for n in range(times):
+                progress.show(f"{stage.name}, replayed", n, times)
+                replayed = replay_on_kafka(schedule, stage, kafka)
+                differences.append(replayed.differences)
+                if drawing:
+                    drawing.write_text(draw(replayed.happened))
+            said = ", ".join(f"{n} {a.name.lower().replace('_', ' ')}" for a, n in replayed.audit.counts.items())
+            agreed = sum(not lines for lines in differences)
+            found = schedule.anomaly or "nothing"
+            print(f"{stage.name:<31} {found:<13} {said or 'valid':<31} {agreed:>4} of {times}")
+            for line in next((lines for lines in differences if lines), ()):
+                print(f"  {line}")
+            disagreed += times - agreed
+    return disagreed

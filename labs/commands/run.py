@@ -1,14 +1,22 @@
-"""Run the IP count as a job of its own, from a checkpoint if there is one; it reports its batches in lines of JSON."""
+"""Run the IP count as a job of its own, from a checkpoint if there is one; it reports its batches in lines of JSON.
+
+With --warm it is a hot spare: a job with Python, JVM and session started, which reads nothing and fences nobody until
+it is told to. It prints {"event": "warm"} and waits for one line on standard input: a JSON list of the arguments of
+`labs run`. Until then it has no address of Kafka, no checkpoint and no name, so that it cannot affect anything. It ends
+when standard input ends, and so with the process at the other end.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import select
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from labs.equipment.interrupts import interrupts_wait
 
@@ -33,6 +41,7 @@ SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-executors": {"driver_rows": 0},
     "no-marker": {"writers": "driver"},
 }
+STDIN = 0
 MISUSED = 2  # the exit code for arguments that are wrong
 
 
@@ -88,8 +97,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_when_told(quick_start: bool) -> int:
-    from labs.commands.hot_spare import BadOrder, Orders, wait_for_order
-
     line = wait_for_order(quick_start)
     if not line:
         return 0
@@ -135,9 +142,8 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
             query = ip_count.start_query(ip_count.count_ips(records), _telling(sink), checkpoint, **trigger)
             _await(query)
         except (PySparkException, Py4JJavaError) as error:
-            from labs.evidence.checkpoint.checkpoint import (
-                damage,
-            )  # here, since the import takes as long as a JVM's start
+            # Here, since the import takes as long as a JVM's start.
+            from labs.evidence.checkpoint.checkpoint import damage
 
             torn = damage(checkpoint)
             raise RuntimeError(f"the checkpoint is damaged: {torn}" if torn else why(error)) from error
@@ -213,3 +219,60 @@ def _telling(sink: Sink) -> Sink:
 def _say(**event: object) -> None:
     """Bypass print's lock: if a batch holds it at Ctrl-C, Python aborts."""
     os.write(sys.stdout.fileno(), f"{json.dumps(event)}\n".encode())
+
+
+class BadOrder(ValueError):
+    """The line on standard input is no valid order; the message says why."""
+
+
+class Orders(argparse.ArgumentParser):
+    """Parses arguments like those of a command line, but raises BadOrder for wrong ones."""
+
+    def __init__(self, add_options: Callable[[argparse.ArgumentParser], None]):
+        super().__init__(prog="labs run", add_help=False, allow_abbrev=False)
+        add_options(self)
+
+    def error(self, message: str) -> NoReturn:
+        raise BadOrder(message)
+
+    def read(self, line: bytes) -> argparse.Namespace:
+        """Return the arguments in the line. Raises BadOrder."""
+        from labs.faults.fault import Fault
+
+        try:
+            words = json.loads(line)
+        except ValueError as error:
+            raise BadOrder(f"expected a JSON list of arguments, found no JSON: {line[:100]!r} ({error})") from None
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise BadOrder(f"expected a JSON list of arguments, each in quotes, not {line[:100]!r}")
+        arguments = self.parse_args(words)
+        try:
+            for fault in arguments.fault:
+                Fault.parse(fault)
+        except ValueError as error:
+            raise BadOrder(str(error)) from None
+        return arguments
+
+
+def wait_for_order(quick_start: bool = True) -> bytes:
+    """Get warm unless there is an order already, and return the order unparsed; empty if standard input ended."""
+    if not _is_told():
+        _get_warm(quick_start)
+    return sys.stdin.buffer.readline()
+
+
+def _get_warm(quick_start: bool) -> None:
+    """Start and warm up the session, and say so; stop as soon as there is an order. Raises KeyboardInterrupt."""
+    from labs.equipment.spark import spark_session
+    from labs.pipeline.query.warm_up import warm_up
+    from labs.runs import staircase  # noqa: F401  the sinks, which take a second to import
+
+    with interrupts_wait() as interrupted:  # else Ctrl-C would interrupt Python in the middle of a request to the JVM
+        warm_up(spark_session(quick_start=quick_start), lambda: interrupted.is_set() or _is_told())
+    if not _is_told():
+        os.write(sys.stdout.fileno(), b'{"event": "warm"}\n')
+
+
+def _is_told() -> bool:
+    """Tell whether standard input has a line, or has ended."""
+    return bool(select.select([STDIN], [], [], 0)[0])

@@ -8,9 +8,8 @@ import json
 import pytest
 from rich.console import Console
 
-from labs.commands.demo import _table, in_a_sentence
+from labs.commands.demo import _table, check_pictures, in_a_sentence, seeded_log
 from labs.commands.main import main
-from labs.commands.own_files import check_pictures, seeded_log
 from labs.pipeline.log.access_log import parse_line
 from labs.pipeline.log.generate import classroom
 

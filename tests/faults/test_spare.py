@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labs.commands.hot_spare import BadOrder, Orders
-from labs.commands.run import add_options
+from labs.commands.run import BadOrder, Orders, add_options
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
