@@ -125,13 +125,14 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
     from rich.table import Table
 
     from labs.commands.console import in_colour, plain_console
+    from labs.evidence.auditor.expected import busiest_ips, requests_per_ip
     from labs.evidence.auditor.observed import utc
 
     print(f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s")
     table = Table()
     table.add_column("client", overflow="fold")
     table.add_column("requests", justify="right")
-    for ip, count in counted.top(arguments.top):
+    for ip, count in busiest_ips(requests_per_ip(counted.counts), arguments.top):
         table.add_row(ip, f"{count:,}")
     plain_console().print(table)
     if counted.span:

@@ -147,7 +147,7 @@ def climb(
 
 def show(outcomes: list[Outcome], arguments: argparse.Namespace, console: Console, output: Path) -> None:
     """Print the staircase as a table or JSON and save the plots."""
-    from labs.evidence.plots.count_plots import plot_stage_fault_heatmap, plot_staircase
+    from labs.evidence.plots.stage_plots import plot_stage_fault_heatmap, plot_staircase
     from labs.evidence.plots.style import figure_of
     from labs.pipeline.log.log_report import printable_name
 

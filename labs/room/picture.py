@@ -32,7 +32,7 @@ from labs.schedules.svg import (
 
 WIDTH, LEFT, CELL, TALL, COLUMNS, LINES = 980, 16, 39, 34, 24, 2  # pixels; cells of the log and their lines
 STRIKES, LONGEST = 6, 130  # how many strikes are shown, and the characters of each
-COPY = "#FBE3B0"
+COPY = "#FBE3B0"  # the ground of a record that is there once more
 WORD_COLOURS = {"valid": "#00694C", "invalid": DARK_RED, "unknown": GREY}
 EDGES = {"plain": BLUE, "open": BLUE, "committed": GREEN, "aborted": RED}
 FILLS = {"plain": "#E5F1F8", "open": "#FFFFFF", "committed": "#D5EFE6", "aborted": PALE}
@@ -102,9 +102,8 @@ def _cell(entry: dict[str, Any], x: int, y: int) -> Iterator[str]:
                    weight="bold")  # fmt: skip
         return
     dashes = "4 3" if entry["state"] == "open" else ""
-    yield box(
-        x, y, CELL - 6, TALL, fill="#FBE3B0" if entry["copy"] else FILLS[entry["state"]], edge=edge, dashes=dashes
-    )
+    fill = COPY if entry["copy"] else FILLS[entry["state"]]
+    yield box(x, y, CELL - 6, TALL, fill=fill, edge=edge, dashes=dashes)
     known = entry["count"] is not None
     yield text(middle, y + 15, str(entry["count"]) if known else "·", anchor="middle", size=13, weight="bold")
     client = f".{entry['ip'].rpartition('.')[2]}" if entry["ip"] else ""

@@ -159,13 +159,6 @@ class CountedLog:
             f"logged one at {wrong}. Perhaps {why}; epoch_millis,ip expects milliseconds since 1970 (13 digits)"
         )
 
-    def top(self, n: int = 10) -> list[tuple[str, int]]:
-        """Return the n IPs with the most requests, and how many."""
-        totals: Counter[str] = Counter()
-        for (_, ip), count in self.counts.items():
-            totals[ip] += count
-        return sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:n]
-
     def as_dict(self) -> dict[str, Any]:
         """Return the object that `count --json` prints."""
         busiest = self.busiest

@@ -38,6 +38,19 @@ def requests_per_window(counts: Mapping[tuple[int, str], int]) -> Counter[int]:
     return totals
 
 
+def requests_per_ip(counts: Mapping[tuple[int, str], int]) -> Counter[str]:
+    """Return the requests of each IP in all windows; `counts` is per (window start in epoch millis, IP)."""
+    totals: Counter[str] = Counter()
+    for (_, ip), count in counts.items():
+        totals[ip] += count
+    return totals
+
+
+def busiest_ips(totals: Mapping[str, int], n: int) -> list[tuple[str, int]]:
+    """Return the n IPs with the most requests, and how many; by name where the numbers are equal."""
+    return sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:n]
+
+
 def busiest_window(totals: Mapping[int, int]) -> int:
     """Return the window start with the most requests, the first of several. Raises ValueError if there is none."""
     return max(totals, key=lambda window: (totals[window], -window))

@@ -14,10 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.expected import busiest_window, requests_per_window
+from labs.evidence.auditor.expected import busiest_ips, busiest_window, requests_per_ip, requests_per_window
 from labs.evidence.auditor.observed import Key, utc
 from labs.evidence.auditor.verdict import Anomaly, Audit, Fate, Verdict
-from labs.evidence.plots.stage_plots import plot_stage_fault_heatmap, plot_staircase
 from labs.evidence.plots.style import (
     COLOURS,
     REQUESTS,
@@ -29,15 +28,6 @@ from labs.evidence.plots.style import (
     say_instead,
 )
 from labs.pipeline.records import WINDOW_MS
-
-__all__ = [
-    "plot_audit",
-    "plot_count_report",
-    "plot_requests_per_window",
-    "plot_stage_fault_heatmap",
-    "plot_staircase",
-    "plot_top_ips",
-]
 
 LONGEST_NAME = 39  # characters: a full IPv6 address
 
@@ -69,10 +59,8 @@ def plot_requests_per_window(
 def plot_top_ips(counts: Mapping[Key, int], n: int = 10, ax: Axes | None = None, *, title: str = "") -> Axes:
     """Plot the n IPs with the most requests; `counts` is per (window start, IP)."""
     ax = ax or new_axes()
-    totals: Counter[str] = Counter()
-    for (_, ip), count in counts.items():
-        totals[ip] += count
-    top = sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:n]
+    totals = requests_per_ip(counts)
+    top = busiest_ips(totals, n)
     bars = ax.barh(range(len(top)), [count for _, count in top], color=REQUESTS)
     ax.set_yticks(range(len(top)), [_shortened(ip) for ip, _ in top], parse_math=False)
     ax.bar_label(bars, fmt="{:,.0f}", padding=3)

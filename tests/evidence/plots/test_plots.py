@@ -15,10 +15,9 @@ from labs.evidence.plots.count_plots import (
     plot_audit,
     plot_count_report,
     plot_requests_per_window,
-    plot_stage_fault_heatmap,
-    plot_staircase,
     plot_top_ips,
 )
+from labs.evidence.plots.stage_plots import plot_stage_fault_heatmap, plot_staircase
 from labs.evidence.plots.style import COLOURS, REQUESTS
 from tests.plots import bars, legend
 
