@@ -23,8 +23,8 @@ from labs.equipment.child_process import temporary_directory
 from labs.equipment.topics import KafkaUnreachable, TopicRefused, remove_topics
 from labs.faults.proxy import Proxy, proxied_broker
 from labs.judging.job import Job
+from labs.judging.job_session import JobRun, run_job
 from labs.judging.judgement import Judgement
-from labs.judging.session import JobRun, run_job
 from labs.judging.strikes import KILLS, KINDS, draw, kinds_of
 from labs.judging.workloads import workload_called
 

@@ -22,7 +22,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.evidence.auditor.verdict import Anomaly
     from labs.evidence.checkpoint.checkpoint import batch_table, read_checkpoint
     from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
-    from labs.evidence.checkpoint.state import counts_in_flight
+    from labs.evidence.checkpoint.state_store import counts_in_flight
     from labs.evidence.plots.checkpoint_plots import (
         plot_alignment,
         plot_arrivals,
@@ -91,7 +91,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.schedules.model.checker import explore
     from labs.schedules.model.stages import MODELS
     from labs.schedules.pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
-    from labs.schedules.recording import Recorder
+    from labs.schedules.recorder import Recorder
     from labs.schedules.replay.bench import replay_bench
     from labs.schedules.replay.replay import replay_on_kafka
     from labs.schedules.schedule import Event

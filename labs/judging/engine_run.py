@@ -1,7 +1,7 @@
 """One engine counts one log in one of three trials, and is judged: kills, one outage, or speed without any kill.
 
-Kills. The engine stands before the judge as a user's job does (`session.py`), with the workload `count` and without a
-proxy. So each kill strikes when a read_uncommitted reader sees the first result of a drawn window, or a drawn moment
+Kills. The engine stands before the judge as a user's job does (`job_session.py`), with the workload `count` and without
+a proxy. So each kill strikes when a read_uncommitted reader sees the first result of a drawn window, or a drawn moment
 later: the engine may not have noted yet what it has written. Every engine and its control get the same plan.
 
 Outage. The engine is killed between the rows and their commit, and stays away for longer than the transactions'
@@ -40,7 +40,7 @@ from labs.judging.engine_session import (
     TransactionStory,
 )
 from labs.judging.job import Job
-from labs.judging.session import run_job
+from labs.judging.job_session import run_job
 from labs.judging.strikes import STEADY_SECONDS, Aim, draw, halves, slices
 from labs.judging.workloads import Count
 from labs.pipeline.log.access_log import Access

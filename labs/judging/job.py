@@ -1,4 +1,4 @@
-"""The command that is judged, as a process group. `session.py` decides when it is killed and started again.
+"""The command that is judged, as a process group. `job_session.py` decides when it is killed and started again.
 
 Guarantee: no process that it started runs after `close`. A process that has left the process group, such as a daemon,
 is found by its environment variable GROUP, which has another value in each run. The file with its output stays below

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from labs.equipment.plain_text import plain
 from labs.evidence.auditor.verdict import Anomaly, Audit, Verdict
-from labs.judging.session import JobRun
+from labs.judging.job_session import JobRun
 from labs.judging.workloads import MEANINGS
 
 EXIT_CODES = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}

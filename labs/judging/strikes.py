@@ -1,4 +1,4 @@
-"""The strikes of a run, which the seed chooses before the run begins; `session.py` carries them out.
+"""The strikes of a run, which the seed chooses before the run begins; `job_session.py` carries them out.
 
 The input is divided into one slice for each strike. Half of a slice is sent at once, while the job is down or catches
 up. The other half is sent at a steady pace, and the strike comes meanwhile. So every job gets the same part of the

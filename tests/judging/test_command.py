@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from labs.commands.main import main
+from labs.judging.job_session import JobRun
 from labs.judging.judgement import NO_HEADERS, Judgement
-from labs.judging.session import JobRun
 from labs.judging.workloads import Copy, Output, Reading
 
 WORKLOAD = Copy(40, 1, seed=1)

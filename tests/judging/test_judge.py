@@ -123,7 +123,7 @@ def test_jobs_in_other_languages_are_judged_alike(name, anomaly, tmp_path):
 
 @pytest.mark.long
 def test_faults_of_the_network_leave_a_right_job_valid(monkeypatch):
-    monkeypatch.setattr("labs.judging.session.TELL_EVERY", 1.0)
+    monkeypatch.setattr("labs.judging.job_session.TELL_EVERY", 1.0)
     told: list[str] = []
     found = judge_example("copy_transactional", kills=1, faults=("kill", "cut", "slow", "late-commit"), say=told.append)
     assert found.valid, found

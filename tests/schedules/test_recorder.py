@@ -17,7 +17,7 @@ from labs.evidence.readers.results import read_to_end
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
 from labs.schedules.diagram import draw
-from labs.schedules.recording import Recorder
+from labs.schedules.recorder import Recorder
 from labs.schedules.schedule import HELD, Event, Schedule
 
 D1, D2, NET = "driver 1", "driver 2", "network"

@@ -13,7 +13,8 @@ import pytest
 
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stages import MODELS
-from labs.schedules.timeline.course import (
+from labs.schedules.timeline.timeline import timeline, timeline_data
+from labs.schedules.timeline.two_batches import (
     BATCHES,
     CRASH,
     FAULTS,
@@ -27,7 +28,6 @@ from labs.schedules.timeline.course import (
     course_of,
     every_switching,
 )
-from labs.schedules.timeline.timeline import timeline, timeline_data
 from labs.schedules.timeline.words import Verdict, judge, seen_by_reader
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,8 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
 from labs.equipment.waiting import eventually
-from labs.schedules.timeline.course import (
+from labs.schedules.timeline.timeline import script, timeline, timeline_data
+from labs.schedules.timeline.two_batches import (
     BATCHES,
     CRASH,
     LABELS,
@@ -21,7 +22,6 @@ from labs.schedules.timeline.course import (
     STATIONS,
     Switches,
 )
-from labs.schedules.timeline.timeline import script, timeline, timeline_data
 from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.bench

@@ -29,7 +29,7 @@ from labs.faults.kafka_messages import said
 from labs.faults.proxy import HeldRequest, Passage, Proxy, Request
 from labs.pipeline.records import WINDOW_MS, result_value
 from labs.schedules.model.stage import Stage
-from labs.schedules.recording import Recorder
+from labs.schedules.recorder import Recorder
 from labs.schedules.replay.bench import LATE, NEVER_LATE, PATIENCE, CannotPlay, ReplayBench, last_marker
 from labs.schedules.replay.driver import DONE, Driver, PlayedDriver, Step
 from labs.schedules.replay.gates import SmallCheckpoint, name_of

@@ -19,7 +19,7 @@ import traitlets
 
 from labs.schedules.publish import live_picture, live_pictures, style_of, with_still
 from labs.schedules.svg import BLUE, FAINT, GREY, INK, ORANGE, PALE_BLUE, RED, Drawing, box, cross, document, line, text
-from labs.schedules.timeline.course import (
+from labs.schedules.timeline.two_batches import (
     BATCHES,
     CRASH,
     FAULTS,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from labs.schedules.model.stage import Stage
 from labs.schedules.model.state import State
 from labs.schedules.schedule import Event
-from labs.schedules.timeline.course import AGAIN, BATCHES, CRASH, ROWS, Course, Switches
+from labs.schedules.timeline.two_batches import AGAIN, BATCHES, CRASH, ROWS, Course, Switches
 
 
 def seen_by_reader(state: State, read_committed: bool) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from pyspark.errors import StreamingQueryException
 from labs.equipment.topics import create_topic
 from labs.evidence.checkpoint.checkpoint import CheckpointError, read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
-from labs.evidence.checkpoint.state import counts_in_flight, read_state
+from labs.evidence.checkpoint.state_store import counts_in_flight, read_state
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import replay
 from labs.pipeline.query import ip_count
