@@ -228,6 +228,11 @@ def test_partition_of_an_id_is_that_of_java(transactional_id, partition):
     assert partition_of(transactional_id, 50) == partition
 
 
+@pytest.mark.parametrize(("name", "partition"), [("counter", 0), ("job-send", 1), ("job-new", 2)])
+def test_coordinator_of_a_name_is_found_as_kafka_finds_it(name, partition):
+    assert partition_of(name, 3) == partition  # as seen on a broker's disk
+
+
 @pytest.mark.long
 def test_finish_goes_on_to_the_next_broker_when_the_first_is_frozen(run):
     run = run()

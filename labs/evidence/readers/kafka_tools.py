@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import pandas
 
 from labs.equipment.broker import AnyBroker, BrokerError, ExternalBroker, run_kafka_tool
 from labs.evidence.readers.transactions import NoSuchPartition
+from labs.pipeline.two_phase.end_transaction import TRANSACTION_LOG, partition_of
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 RECORD = re.compile(
@@ -127,7 +127,6 @@ def _decided(entries: list[LogEntry]) -> list[LogEntry]:
     return entries
 
 
-TOPIC = "__transaction_state"
 # Kafka's numbers for the states, in TransactionState.
 STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
@@ -154,22 +153,13 @@ def read_transaction_log(broker: AnyBroker, transactional_id: str) -> list[Noted
             "unset KAFKA_BOOTSTRAP_SERVERS to get a broker whose files can be read"
         )
     data = [node.directory / "data" for node in broker.nodes]
-    partitions = {each.name for directory in data for each in directory.glob(f"{TOPIC}-*")}
+    partitions = {each.name for directory in data for each in directory.glob(f"{TRANSACTION_LOG}-*")}
     if not partitions:
         return []  # no producer has used a transactional id yet
-    name = f"{TOPIC}-{partition_of(transactional_id, len(partitions))}"
+    name = f"{TRANSACTION_LOG}-{partition_of(transactional_id, len(partitions))}"
     copies = [segments for directory in data if (segments := sorted((directory / name).glob("*.log")))]
     dumps = [dump_segments(segments, "--transaction-log-decoder") for segments in copies]
     return max((_notes(dump, transactional_id) for dump in dumps), key=len, default=[])
-
-
-def partition_of(transactional_id: str, partitions: int) -> int:
-    """Return the partition whose leader is this id's coordinator: Java's hash of the id, modulo `partitions`."""
-    number, text = 0, transactional_id.encode("utf-16-le")
-    for unit in struct.unpack(f"<{len(text) // 2}H", text):
-        number = (31 * number + unit) & 0xFFFFFFFF
-    signed = number - (1 << 32) if number >= 1 << 31 else number
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
 
 def dump_transaction_log(broker: AnyBroker, transactional_id: str) -> pandas.DataFrame:

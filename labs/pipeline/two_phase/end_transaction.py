@@ -276,7 +276,10 @@ def _one_per_partition(partitions: int) -> Iterator[str]:
 
 
 def partition_of(transactional_id: str, partitions: int) -> int:
-    """Return the partition of an id: `Utils.abs(id.hashCode()) % partitions`, in Java's 32-bit arithmetic."""
+    """Return the partition of the transaction log whose leader is the id's coordinator.
+
+    That is `Utils.abs(id.hashCode()) % partitions`, in Java's 32-bit arithmetic.
+    """
     code = 0
     for unit in memoryview(transactional_id.encode("utf-16-le")).cast("H"):
         code = (31 * code + unit) & 0xFFFFFFFF

@@ -21,7 +21,6 @@ from labs.evidence.readers.kafka_tools import (
     LogEntry,
     dump_log,
     dump_transaction_log,
-    partition_of,
     read_log,
     read_transaction_log,
 )
@@ -307,11 +306,6 @@ def test_transaction_log_has_the_decisions_and_the_epoch_that_ends_what_a_predec
     assert dump_transaction_log(broker, "nobody").empty
     for producer in (first, second):
         producer.close()
-
-
-@pytest.mark.parametrize(("name", "partition"), [("counter", 0), ("job-send", 1), ("job-new", 2)])
-def test_coordinator_of_a_name_is_found_as_kafka_finds_it(name, partition):
-    assert partition_of(name, 3) == partition  # as seen on a broker's disk
 
 
 def test_transaction_log_of_somebody_elses_kafka_is_refused():
