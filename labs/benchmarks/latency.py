@@ -26,7 +26,7 @@ from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.expected import count_by_window
-from labs.evidence.readers.watcher import Watcher
+from labs.evidence.readers.results import Watcher
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import LiveTraffic

@@ -28,7 +28,7 @@ from labs.engines.engine import Engine, Running, Work
 from labs.equipment.child_process import resident_bytes
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.expected import count_by_window
-from labs.evidence.readers.watcher import CommittedCount, Tail
+from labs.evidence.readers.results import CommittedCount, Tail
 from labs.faults.proxy import Proxy
 from labs.judging.engine_session import (
     ANSWERED,

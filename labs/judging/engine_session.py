@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from labs.engines.engine import Engine, Running, Work
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.observed import Key
+from labs.evidence.readers.results import Tail, Watcher
 from labs.evidence.readers.transactions import read_ends
-from labs.evidence.readers.watcher import Tail, Watcher
 from labs.faults.kafka_messages import Answer, Request, read_end
 from labs.faults.proxy import Proxy, Sighting
 from labs.faults.proxy_server import HeldRequest

@@ -18,8 +18,7 @@ from labs.engines.engine import Work
 from labs.equipment.plain_text import one_line
 from labs.equipment.topics import admin, end_offsets
 from labs.evidence.auditor.verdict import Audit
-from labs.evidence.readers.results import PATIENCE, position, read_to_end, wait_until_decided
-from labs.evidence.readers.watcher import Tail
+from labs.evidence.readers.results import PATIENCE, Tail, position, read_to_end, wait_until_decided
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
 from labs.judging.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill

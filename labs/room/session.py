@@ -20,7 +20,7 @@ import psutil
 
 from labs.evidence.auditor.audit import Audit
 from labs.evidence.auditor.verdict import Anomaly
-from labs.evidence.readers.watcher import Watcher
+from labs.evidence.readers.results import Watcher
 from labs.pipeline.records import LATENESS_MS, window_start
 from labs.room.act import TRANSACTION_TIMEOUT, Act
 from labs.room.drivers import Drivers

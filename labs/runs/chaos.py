@@ -33,8 +33,7 @@ from labs.evidence.auditor.observed import Key, Result
 from labs.evidence.auditor.verdict import Anomaly, Verdict
 from labs.evidence.checkpoint.checkpoint import log_files, read_plan
 from labs.evidence.checkpoint.planned_results import read_source_records
-from labs.evidence.readers.results import read_results, readable_sentinels, write_sentinels
-from labs.evidence.readers.watcher import Watcher
+from labs.evidence.readers.results import Watcher, read_results, readable_sentinels, write_sentinels
 from labs.faults.injectors import (
     BROKER_KINDS,
     DRIVER_KINDS,

@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from labs.evidence.auditor.audit import Anomaly, Verdict, audit
-from labs.evidence.readers.results import read_results, read_visible, wait_until_decided
-from labs.evidence.readers.watcher import Watcher
+from labs.evidence.readers.results import Watcher, read_results, read_visible, wait_until_decided
 from labs.runs import chaos
 
 pytestmark = pytest.mark.bench
@@ -98,7 +97,7 @@ def test_transaction_that_hangs_makes_every_audit_invalid(broker, doubled):
 
 @pytest.mark.parametrize("undecided", [dict, lambda: 1 / 0])
 def test_watcher_that_does_not_come_to_its_end_leaves_no_consumer_open(broker, doubled, monkeypatch, undecided):
-    monkeypatch.setattr("labs.evidence.readers.watcher.wait_until_decided", lambda *_: undecided())
+    monkeypatch.setattr("labs.evidence.readers.results.wait_until_decided", lambda *_: undecided())
     watcher = Watcher(broker.bootstrap_servers, doubled[0])
     with pytest.raises((TimeoutError, ZeroDivisionError)):
         watcher.stop(timeout=0)
