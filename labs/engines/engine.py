@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from labs.equipment.child_environment import for_program
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_program
 
 TEMPORARY = "tmp"
 

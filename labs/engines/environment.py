@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.equipment.child_environment import for_program
+from labs.equipment.child_process import for_program
 from labs.equipment.jars import JarsNotFetched, flink_connector_jars, streams_jars
 from labs.equipment.java import OLDEST, find_java, lab_cache
 from labs.equipment.waiting import alone_in

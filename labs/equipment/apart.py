@@ -22,8 +22,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_python
 from labs.equipment.waiting import eventually
 
 

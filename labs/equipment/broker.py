@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labs.equipment.child_environment import for_program
+from labs.equipment.child_process import for_program
 from labs.equipment.jars import broker_jars
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_START, BrokerError, Node, new_id

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from labs.equipment.child_environment import for_program, for_python
+from labs.equipment.child_process import for_program, for_python
 from labs.equipment.jars import kept_jars, shipped_jars
 from labs.equipment.java import find_java, lab_cache
 

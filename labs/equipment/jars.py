@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from labs.equipment.child_environment import cache, home
+from labs.equipment.child_process import cache, home
 from labs.equipment.waiting import alone_in
 
 KAFKA_VERSION = "4.3.1"

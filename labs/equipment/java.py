@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.equipment.child_environment import cache, for_program
+from labs.equipment.child_process import cache, for_program
 
 CAUSED_BY = re.compile(r"^\s*Caused by: (.+)", re.MULTILINE)
 EXCEPTION = r"(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)\b.*"

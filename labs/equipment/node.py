@@ -33,8 +33,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labs.equipment.child_environment import for_program
-from labs.equipment.child_process import ChildProcess, last_lines
+from labs.equipment.child_process import ChildProcess, for_program, last_lines
 from labs.equipment.class_archive import archive_options
 from labs.equipment.jars import KAFKA_VERSION, broker_jars
 from labs.equipment.java import find_java, lab_cache

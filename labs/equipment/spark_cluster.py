@@ -22,8 +22,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from labs.equipment.child_environment import for_program
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_program
 from labs.equipment.java import find_java
 from labs.equipment.node import LOG4J, QUICK_SPARK
 from labs.equipment.ports import PortTaken, free_ports, require_free

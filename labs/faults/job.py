@@ -20,8 +20,7 @@ from typing import IO, Any
 
 import psutil
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_python
 from labs.equipment.spark_cluster import is_executor
 from labs.faults.fault import Fault
 

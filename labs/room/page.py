@@ -20,8 +20,7 @@ from typing import Any, NoReturn
 
 import nbformat
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_python
 from labs.equipment.ports import free_ports, require_free
 from labs.equipment.waiting import eventually
 

@@ -27,8 +27,7 @@ from confluent_kafka import Producer
 from pyspark.sql.streaming import StreamingQuery
 
 from labs.equipment.broker import Broker
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_python
 from labs.equipment.topics import create_topic, end_offsets
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import Audit, audit

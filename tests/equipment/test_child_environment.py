@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from labs.commands.main import print_whatever_the_locale
-from labs.equipment import child_environment, doctor, foreign_packages, spark
-from labs.equipment.child_environment import cache, drop_what_is_for_another, for_program, for_python, home
+from labs.equipment import child_process, doctor, foreign_packages, spark
+from labs.equipment.child_process import cache, drop_what_is_for_another, for_program, for_python, home
 from labs.equipment.java import REPEAT, cure, innermost_cause
 from labs.equipment.spark import _quoted
 
@@ -64,7 +64,7 @@ def test_every_process_of_the_labs_gets_its_environment_there():
         for file in (ROOT / "labs").rglob("*.py")
         if "**os.environ" in (text := file.read_text()) or "dict(os.environ)" in text or "os.environ.items()" in text
     ]
-    own = ["labs/equipment/child_environment.py", "labs/equipment/spark.py"]
+    own = ["labs/equipment/child_process.py", "labs/equipment/spark.py"]
     assert sorted(handed_on) == [*own, "labs/judging/job.py"]
 
 
@@ -96,7 +96,7 @@ def test_a_home_below_tmpdir_that_somebody_else_has_made_is_refused(monkeypatch,
 def test_a_cache_is_where_xdg_says_if_that_can_be(monkeypatch, tmp_path):
     assert cache("lab", str(tmp_path)) == tmp_path / "lab"
     (tmp_path / "file").touch()
-    monkeypatch.setattr(child_environment.os, "access", lambda *_: False)
+    monkeypatch.setattr(child_process.os, "access", lambda *_: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert cache("lab", str(tmp_path)) == home() / ".cache" / "lab"
     (tmp_path / "lab").mkdir()

@@ -14,9 +14,9 @@ import psutil
 import pyspark
 import pytest
 
-from labs.equipment.child_environment import for_program
-from labs.equipment.driver_jvm import DriverJvm
+from labs.equipment.child_process import for_program
 from labs.equipment.java import find_java
+from labs.equipment.spark import DriverJvm
 from labs.equipment.waiting import eventually
 from tests.processes import next_line, runs
 
@@ -29,7 +29,7 @@ LINE = '192.0.2.{client} - - [10/Oct/2025:13:55:{second:02} +0000] "GET / HTTP/1
 HANGING = """
 import os, sys
 from pathlib import Path
-from labs.equipment.driver_jvm import DriverJvm
+from labs.equipment.spark import DriverJvm
 print(DriverJvm(sys.argv[1], {}, dict(os.environ), Path(sys.argv[2], "log")).process.pid, flush=True)
 sys.stdin.read()
 """

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess, resident_bytes
+from labs.equipment.child_process import ChildProcess, for_python, resident_bytes
 from labs.equipment.waiting import eventually
 from labs.exercises.checker.crash_points import NOT_JUDGED, NOT_WRITTEN, Crash, TornJournal, read_journal
 

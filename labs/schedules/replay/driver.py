@@ -19,8 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labs.equipment.child_environment import for_python
-from labs.equipment.child_process import ChildProcess
+from labs.equipment.child_process import ChildProcess, for_python
 
 DONE = "all batches are done"
 START = 60.0  # seconds: a slow machine starts Python and loads a library
