@@ -28,8 +28,6 @@ from labs.judging.judgement import Judgement
 from labs.judging.strikes import KILLS, KINDS, draw, kinds_of
 from labs.judging.workloads import workload_called
 
-__all__ = ["Judgement", "judge"]
-
 PATIENCE = 120.0  # seconds without a new result: a consumer group may wait 45 s for a killed member
 
 

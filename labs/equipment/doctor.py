@@ -271,9 +271,6 @@ def _expect(sent: set[bytes], read: list[bytes]) -> None:
         raise CheckFailed(f"{found}\n{REPEAT}")
 
 
-__all__ = ["Check", "checks"]
-
-
 def checks(starting: Callable[[str], object] = lambda name: None) -> Iterator[Check]:
     """Check one thing after the other; `starting` is called with the name of each before it is checked."""
     with contextlib.ExitStack() as stack:

@@ -83,8 +83,6 @@ def _open_to_others(directory: Path) -> bool:
     return directory.stat().st_mode & FOR_OTHERS == FOR_OTHERS
 
 
-__all__ = ["Postgres", "PostgresError"]
-
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 103  # bytes: what macOS allows
 STARTING = 60  # seconds

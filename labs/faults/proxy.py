@@ -27,8 +27,6 @@ from labs.equipment.broker import Broker, nothing
 from labs.faults.kafka_messages import Answer, Request
 from labs.faults.proxy_server import HeldRequest, NetworkFault, Passage, ProxyServer, Sighting, Watcher, exchange
 
-__all__ = ["Answer", "HeldRequest", "NetworkFault", "Passage", "Proxy", "Request", "Sighting", "proxied_broker"]
-
 
 class Proxy:
     """Listens on 127.0.0.1 at once, so that a broker can advertise `port`. Clients wait until `forward_to` is called.

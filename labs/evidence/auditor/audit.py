@@ -72,9 +72,6 @@ def _without_positions(records: Counter[tuple]) -> Counter[tuple]:
     return merged
 
 
-__all__ = ["Anomaly", "Audit", "Fate", "Reading", "Result", "SourceHistory", "Verdict", "audit"]
-
-
 def audit(
     expected: Mapping[Key, int],
     observed: Iterable[Result] | None,
