@@ -37,11 +37,14 @@ PATIENCE = 0.5  # seconds for a response
 
 @dataclass
 class News:
-    """One response: new batches in order, the high watermark, the last stable offset; `complete` at the log's end."""
+    """One response: new record batches in order, the high watermark (`end`) and the last stable offset.
+
+    `complete` is True at the log's end.
+    """
 
     end: int
     stable: int
-    batches: list[DefaultRecordBatch] = field(default_factory=list)
+    record_batches: list[DefaultRecordBatch] = field(default_factory=list)
     complete: bool = True
 
 
@@ -54,7 +57,7 @@ class PartitionTail:
         self._connection: BrokerConnection | None = None
 
     def read(self) -> News | None:
-        """Return the next batches, or None if the topic does not exist yet. Raises OSError."""
+        """Return the next record batches, or None if the topic does not exist yet. Raises OSError."""
         try:
             return self._fetch()
         except UnknownTopicOrPartitionError:
@@ -80,10 +83,10 @@ class PartitionTail:
         if partition.error_code:
             raise for_code(partition.error_code)(self.topic)
         news = News(partition.high_watermark, partition.last_stable_offset)
-        for batch in MemoryRecords(bytes(partition.records or b"")):
-            if batch.last_offset >= self.position:
-                news.batches.append(batch)
-                self.position = batch.last_offset + 1
+        for record_batch in MemoryRecords(bytes(partition.records or b"")):
+            if record_batch.last_offset >= self.position:
+                news.record_batches.append(record_batch)
+                self.position = record_batch.last_offset + 1
         news.complete = self.position >= news.end
         return news
 
@@ -207,8 +210,8 @@ class SinkLog:
         if news is None:
             self.current = True
             return []
-        for batch in news.batches:
-            self._take(batch, seen)
+        for record_batch in news.record_batches:
+            self._take(record_batch, seen)
         self.end, self.stable, self.current = news.end, news.stable, news.complete
         return self._readable()
 
@@ -227,16 +230,16 @@ class SinkLog:
     def close(self) -> None:
         self._tail.close()
 
-    def _take(self, batch: DefaultRecordBatch, seen: Callable[[Row], bool]) -> None:
-        who = (batch.producer_id, batch.producer_epoch)
-        for record in batch:
-            if batch.is_control_batch:
+    def _take(self, record_batch: DefaultRecordBatch, seen: Callable[[Row], bool]) -> None:
+        who = (record_batch.producer_id, record_batch.producer_epoch)
+        for record in record_batch:
+            if record_batch.is_control_batch:
                 commits = struct.unpack_from(">hh", record.key)[1] == 1
-                self._end_transaction(batch.producer_id, "committed" if commits else "aborted")
+                self._end_transaction(record_batch.producer_id, "committed" if commits else "aborted")
                 kind = "commit" if commits else "abort"
                 self.entries.append(Row(record.offset, kind, "committed" if commits else "aborted", *who))
                 continue
-            row = Row(record.offset, "row", "open" if batch.is_transactional else "plain", *who)
+            row = Row(record.offset, "row", "open" if record_batch.is_transactional else "plain", *who)
             try:
                 for name, value in self._fields(record).items():
                     setattr(row, name, value)

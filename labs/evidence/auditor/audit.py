@@ -310,7 +310,7 @@ def _in_words(*copies: Result) -> str:
     return ", then ".join(counts[:3]) + (f", and {len(counts) - 3} more" if len(counts) > 3 else "")
 
 
-class Rows:
+class AttemptRows:
     """The rows that one attempt at one batch left in one partition."""
 
     __slots__ = ("declared", "first", "last", "seen")
@@ -338,15 +338,15 @@ class Batches:
     """
 
     def __init__(self) -> None:
-        self._rows: defaultdict[tuple[int | None, int | None, str | None], Rows] = defaultdict(Rows)
+        self._rows: defaultdict[tuple[int | None, int | None, str | None], AttemptRows] = defaultdict(AttemptRows)
 
     def collect(self, results: Iterable[Result]) -> Iterator[Result]:
         """Pass the results on, and note their batches."""
-        latest, rows = None, Rows()
+        latest, rows = None, AttemptRows()
         for result in results:
             where = (result.partition, result.batch_id, result.attempt)
             if where != latest:  # rows of one attempt mostly come one after the other
-                latest, rows = where, self._rows[where] if where[1:] != (None, None) else Rows()
+                latest, rows = where, self._rows[where] if where[1:] != (None, None) else AttemptRows()
             rows.seen += 1
             if result.batch_rows is not None:
                 rows.declared = max(rows.declared or 0, result.batch_rows)
