@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 
@@ -22,11 +23,15 @@ from labs.equipment.child_process import for_program, for_python
 from labs.equipment.jars import kept_jars, shipped_jars
 from labs.equipment.java import find_java, lab_cache
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 ARCHIVES = ("broker", "spark")
 MADE_FOR = "made-for"  # a file that names the installation
 BASE = "base.jsa"  # Java's own classes: every other archive needs it, and a trimmed Java comes without
 TRAINING = "LABS_TRAIN_ARCHIVES"  # names a directory: JVMs record the classes that they load, and write them there
 LONGEST = 600  # seconds that the training may take on a slow machine
+TOPIC, RESULTS = "training", "results"  # topics of the training
 QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # no warning if an archive is of other jars
 
 
@@ -74,7 +79,7 @@ def make_archives() -> str:
     (directory / MADE_FOR).write_text("\n".join(_installation()))
     _delete_outdated(directory)
     for _ in range(2):
-        why = _train(directory)
+        why = _record(directory)
         if _has_all(directory):
             return ""
     return why or "Java recorded nothing"
@@ -84,13 +89,13 @@ def _has_all(directory: Path) -> bool:
     return all((directory / f"{name}.jsa").exists() for name in ARCHIVES)
 
 
-def _train(directory: Path) -> str:
+def _record(directory: Path) -> str:
     """Record the archives, and put them into the directory; return the last line of an error, or ""."""
     with tempfile.TemporaryDirectory(prefix="labs-classes-", dir=directory) as fresh:
         if not find_java().home.joinpath("lib", "server", "classes.jsa").exists():
             _run([find_java().executable, "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}/{BASE}"], for_program())
             _keep(Path(fresh, BASE), directory)
-        training = [sys.executable, "-m", "labs.equipment.class_training"]
+        training = [sys.executable, "-m", "labs.equipment.class_archive"]
         # An empty variable counts as not set: the training uses a Kafka and a Spark of its own.
         own = {TRAINING: fresh, "TMPDIR": fresh, "KAFKA_BOOTSTRAP_SERVERS": "", "SPARK_MASTER": ""}
         why = _run(training, for_python(**own))
@@ -122,3 +127,56 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
 def _keep(file: Path, directory: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         file.replace(directory / file.name)
+
+
+def train() -> None:
+    """Do once what every lesson does, so that the JVMs record the classes that they load for it.
+
+    That is a broker, and a stateful query from Kafka to Kafka. Both JVMs end cleanly: at their end they write.
+    """
+    from labs.equipment.broker import Broker
+    from labs.equipment.doctor import produce
+    from labs.equipment.spark import spark_session
+    from labs.equipment.topics import create_topic
+
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+        for topic in (TOPIC, RESULTS):
+            create_topic(servers, topic, partitions=1)
+        produce(servers, TOPIC, {b"%d" % n for n in range(100)})
+        spark = spark_session()
+        for _ in range(2):
+            count(spark, servers)
+        gateway: Any = spark.sparkContext._gateway
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+        broker.stop()
+
+
+def count(spark: SparkSession, servers: str) -> None:
+    """Count in windows of event time, and write each batch to Kafka, to Spark's noop sink, and to Python."""
+    from pyspark.sql import functions as F
+
+    options = {"kafka.bootstrap.servers": servers, "subscribe": TOPIC, "startingOffsets": "earliest"}
+    records = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=30).load()
+    parsed = records.select(
+        F.timestamp_millis(F.col("value").cast("string").cast("long") * 1000).alias("time"),
+        F.split(F.col("value").cast("string"), ",")[0].alias("ip"),
+    )
+    windows = parsed.withWatermark("time", "5 seconds").groupBy(F.window("time", "5 seconds"), "ip").count()
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        values = rows.select(F.to_json(F.struct("window", "ip", "count")).alias("value"))
+        values.write.format("kafka").options(**{"kafka.bootstrap.servers": servers, "topic": RESULTS}).save()
+        values.write.format("noop").mode("overwrite").save()
+        values.toArrow()
+
+    with tempfile.TemporaryDirectory(prefix="labs-training-") as checkpoint:
+        query = windows.writeStream.outputMode("append").foreachBatch(write)
+        query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    train()
