@@ -10,7 +10,7 @@ import pytest
 
 from labs.desk.course import Lesson, load_core, load_lessons
 from labs.desk.desk import LESSONS
-from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.check import EXERCISES
 from tests.lessons import cells
 
 PAGE = Path(__file__).parents[1] / "docs" / "course-map.md"

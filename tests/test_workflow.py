@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from labs.commands.check import add_arguments
-from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.check import EXERCISES
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / ".github" / "workflows" / "test.yml"

@@ -61,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.desk.desk import DESK, solution_on
     from labs.desk.notes import CHECKED, notes_of
     from labs.equipment.plain_text import check_writable
-    from labs.exercises.catalogue import EXERCISES
-    from labs.exercises.checker.check import check, find_exercise
+    from labs.exercises.checker.check import EXERCISES, check, find_exercise
     from labs.exercises.checker.report import Report
     from labs.exercises.checker.student_module import NoSource
 

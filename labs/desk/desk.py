@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.desk.notes import MANIFEST
-from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.check import EXERCISES
 from labs.exercises.checker.student_module import NoSource, read_source
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.desk.course import Lesson, all_lessons
-from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.check import EXERCISES
 
 MANIFEST = ".desk.json"  # what makes a directory a desk
 NOTES = ".progress.jsonl"

@@ -13,7 +13,7 @@ import pytest
 from labs.commands.main import main
 from labs.equipment.waiting import eventually
 from labs.exercises import solutions
-from labs.exercises.catalogue import EXERCISES
+from labs.exercises.checker.check import EXERCISES
 
 SOLUTIONS = Path(solutions.__file__).parent
 

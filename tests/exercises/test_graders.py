@@ -17,8 +17,7 @@ import pytest
 
 from labs.commands.check import add_arguments
 from labs.exercises import solutions
-from labs.exercises.catalogue import EXERCISES
-from labs.exercises.checker.check import find_exercise
+from labs.exercises.checker.check import EXERCISES, find_exercise
 from labs.exercises.checker.report import (
     VISIBILITIES,
     Report,

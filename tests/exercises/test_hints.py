@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from labs.commands.main import main
-from labs.exercises.catalogue import EXERCISES
-from labs.exercises.checker.check import check, find_exercise
+from labs.exercises.checker.check import EXERCISES, check, find_exercise
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.rounds import History, ended_badly
 from labs.exercises.checker.scenario import HINTS, Finding, Grade

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from labs.exercises.catalogue import EXERCISES
-from labs.exercises.checker.check import check
+from labs.exercises.checker.check import EXERCISES, check
 from labs.exercises.checker.student_module import MARK, notebook_of
 from tests.lessons import cells, lessons
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.exercises.catalogue import EXERCISES
-from labs.exercises.checker.check import check
+from labs.exercises.checker.check import EXERCISES, check
 from labs.exercises.checker.student_module import solution_of
 from tests.lessons import lessons
 from tests.tiers import in_tiers

@@ -17,12 +17,27 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from labs.equipment.plain_text import first_line
-from labs.exercises.catalogue import EXERCISES
 from labs.exercises.checker.crash_points import NOT_JUDGED
 from labs.exercises.checker.report import Report
 from labs.exercises.checker.scenario import Exercise, Finding, Grade, Lab, Scenario
 from labs.exercises.checker.student_module import read_source
 from labs.exercises.checker.student_process import StudentProcess
+
+# In the order of the lessons.
+EXERCISES = (
+    "commit_order",
+    "idempotent_consumer",
+    "one_transaction",
+    "transactional_copy",
+    "exactly_once_sink",
+    "two_phase",
+    "late_data",
+    "batch_protocol",
+    "sequence_numbers",
+    "file_manifest",
+    "barrier",
+    "capstone",
+)
 
 
 class UnknownExercise(ValueError):
