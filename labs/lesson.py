@@ -67,12 +67,11 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.pipeline.log.replay import close_windows, replay
     from labs.pipeline.query.ip_count import accepts, count_ips, parse_records, read_source, start_query
     from labs.pipeline.query.offset_reporter import OffsetReporter
-    from labs.pipeline.query.real_time import report_each
+    from labs.pipeline.real_time import RealTimeKafkaSink, report_each
     from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
     from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
     from labs.pipeline.sinks.database_sink import DatabaseSink
     from labs.pipeline.sinks.file_sink import FileSink
-    from labs.pipeline.sinks.real_time_sink import RealTimeKafkaSink
     from labs.pipeline.two_phase.coordinator import DecisionLog
     from labs.pipeline.two_phase.end_transaction import finish, lingering, transaction_coordinator
     from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer

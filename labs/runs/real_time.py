@@ -33,8 +33,8 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import TaskFaults
+from labs.pipeline.real_time import REAL_TIME_POINTS, Rule, by_place
 from labs.pipeline.records import source_value
-from labs.pipeline.sinks.real_time_sink import REAL_TIME_POINTS, Rule, by_place
 from labs.runs.real_time_job import RealTimeJob
 
 PARTITIONS = 2

@@ -15,8 +15,15 @@ from pyspark.sql.streaming import StreamingQuery
 from labs.equipment.spark import spark_session
 from labs.faults.fault import JOB_MARK, TaskFaults
 from labs.pipeline.query.ip_count import read_source
-from labs.pipeline.query.real_time import SHORTEST, report_each, start_real_time, start_sparks_own
-from labs.pipeline.sinks.real_time_sink import RealTimeKafkaSink, Rule, by_place
+from labs.pipeline.real_time import (
+    SHORTEST,
+    RealTimeKafkaSink,
+    Rule,
+    by_place,
+    report_each,
+    start_real_time,
+    start_sparks_own,
+)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,15 @@ from labs.equipment.topics import remove_topics
 from labs.equipment.waiting import eventually
 from labs.faults.fault import TaskFaults
 from labs.pipeline.query.ip_count import read_source
-from labs.pipeline.query.real_time import SHORTEST, real_time_writer, start_real_time
-from labs.pipeline.sinks.real_time_sink import REAL_TIME_POINTS, RealTimeKafkaSink, by_place, marker_topics
+from labs.pipeline.real_time import (
+    REAL_TIME_POINTS,
+    SHORTEST,
+    RealTimeKafkaSink,
+    by_place,
+    marker_topics,
+    real_time_writer,
+    start_real_time,
+)
 from labs.runs.real_time import PATIENCE, RealTimeTrial, kill_at, kill_control
 from tests.pipeline.real_time import mutants
 from tests.pipeline.real_time.mutants import by_epochs, by_offsets, no_marker
