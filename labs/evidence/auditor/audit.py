@@ -20,58 +20,6 @@ from labs.evidence.auditor.observed import Key, Reading, Result, SourceHistory
 from labs.evidence.auditor.verdict import Anomaly, AnomalyTally, Audit, Fate, Verdict
 
 
-def judge_readers(first: Iterable[Result], second: Iterable[Result], tally: AnomalyTally) -> None:
-    """Report each record that only one of two readers saw, such as a reader that follows the topic and a later one.
-
-    Records are compared by partition and offset if both readers noted them, else by their content.
-    """
-    readers = {"first": Counter(map(_identity, first)), "second": Counter(map(_identity, second))}
-    if any(offset is None for records in readers.values() for *_, offset in records):
-        readers = {name: _without_positions(records) for name, records in readers.items()}
-    for name, other in (("first", "second"), ("second", "first")):
-        only = readers[name] - readers[other]
-        for window_start, ip, count, partition, offset in sorted(only, key=str):
-            record = (window_start, ip, count, partition, offset)
-            sentence = "the count {}{} was seen {} times more by the {} reader than by the {}"
-            where = "" if offset is None else f" at partition {partition}, offset {offset}"
-            times = only[record]
-            values = (count, where, times, name, other)
-            tally.add(Anomaly.READERS_DISAGREE, sentence, *values, key=(window_start, ip), times=times)
-
-
-def judge_sentinels(readable: Mapping[int, bool], tally: AnomalyTally) -> None:
-    """Report each partition whose sentinel (the last record written to it) could not be read."""
-    for partition, was_read in sorted(readable.items()):
-        if not was_read:
-            sentence = "partition {}: its last record cannot be read"
-            tally.add(Anomaly.HANGING_TRANSACTION, sentence, partition)
-
-
-def judge_source(source: SourceHistory, tally: AnomalyTally) -> None:
-    """Report source records that are stored fewer times than acknowledged, or more times than sent."""
-    for key in dict.fromkeys((*source.acknowledged, *source.stored)):
-        acknowledged, stored = source.acknowledged.get(key, 0), source.stored.get(key, 0)
-        sent = acknowledged + source.indeterminate.get(key, 0)
-        if stored < acknowledged:
-            sentence = "acknowledged {} times, stored {} times"
-            times = acknowledged - stored
-            tally.add(Anomaly.SOURCE_LOST, sentence, acknowledged, stored, key=key, times=times)
-        elif stored > sent:
-            sentence = "sent {} times, stored {} times"
-            tally.add(Anomaly.SOURCE_DUPLICATE, sentence, sent, stored, key=key, times=stored - sent)
-
-
-def _identity(result: Result) -> tuple:
-    return result.window_start, result.ip, result.count, result.partition, result.offset
-
-
-def _without_positions(records: Counter[tuple]) -> Counter[tuple]:
-    merged: Counter[tuple] = Counter()
-    for (*content, _, _), times in records.items():
-        merged[(*content, None, None)] += times
-    return merged
-
-
 def audit(
     expected: Mapping[Key, int],
     observed: Iterable[Result] | None,
@@ -172,35 +120,6 @@ def _what_could_be_read(sentinels: Mapping[int, bool] | None, *readings: Iterabl
         for partition, was_read in reading.decided.items() if isinstance(reading, Reading) else ():
             decided[partition] = was_read and decided.get(partition, True)
     return decided
-
-
-LOST_ACKNOWLEDGEMENT = "lost acknowledgement"
-Cause = tuple[str, int]  # what happened, and the batch of the copy
-
-
-def count_repeats(results: Iterable[Result]) -> Counter[Cause]:
-    """Count the copies by their cause and batch: by the headers `batch_id` and `attempt` and by the log's order.
-
-    Two copies within one attempt: a producer lost an acknowledgement and sent the record again. All other copies come
-    from a restart; the batch in flight at the crash is the last one before the log goes back to an earlier batch.
-    Raises ValueError for a record without headers. Limitations: one partition; a crash that left no visible record is
-    not seen.
-    """
-    copies: Counter[Cause] = Counter()
-    attempts: dict[tuple[int, str], set[str]] = {}
-    crash, last_batch, last_attempt = "", -1, ""
-    for result in results:
-        batch, attempt = result.batch_id, result.attempt
-        if batch is None or attempt is None:
-            raise ValueError(f"the record at offset {result.offset} has no headers for its batch and attempt")
-        if attempt != last_attempt and batch <= last_batch:
-            crash = f"crash in batch {last_batch}"
-        last_batch, last_attempt = batch, attempt
-        seen = attempts.setdefault((result.window_start, result.ip), set())
-        if seen:
-            copies[LOST_ACKNOWLEDGEMENT if attempt in seen else crash, batch] += 1
-        seen.add(attempt)
-    return copies
 
 
 class Comparison:
@@ -310,26 +229,6 @@ def _in_words(*copies: Result) -> str:
     return ", then ".join(counts[:3]) + (f", and {len(counts) - 3} more" if len(counts) > 3 else "")
 
 
-class AttemptRows:
-    """The rows that one attempt at one batch left in one partition."""
-
-    __slots__ = ("declared", "first", "last", "seen")
-
-    def __init__(self) -> None:
-        self.seen = 0
-        self.declared: int | None = None  # rows of the attempt in all partitions
-        self.first: int | None = None  # offset
-        self.last: int | None = None
-
-    def extend(self, offset: int) -> None:
-        if self.first is None or self.last is None:
-            self.first = self.last = offset
-        elif offset > self.last:
-            self.last = offset
-        elif offset < self.first:
-            self.first = offset
-
-
 class Batches:
     """Judges the micro-batches: was each attempt read completely, in order, and only if committed?
 
@@ -423,3 +322,106 @@ class Batches:
             first, last = ranges[partition].get(batch_id, (rows.first, rows.last))
             ranges[partition][batch_id] = min(first, rows.first), max(last, rows.last)
         return ranges
+
+
+class AttemptRows:
+    """The rows that one attempt at one batch left in one partition."""
+
+    __slots__ = ("declared", "first", "last", "seen")
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.declared: int | None = None  # rows of the attempt in all partitions
+        self.first: int | None = None  # offset
+        self.last: int | None = None
+
+    def extend(self, offset: int) -> None:
+        if self.first is None or self.last is None:
+            self.first = self.last = offset
+        elif offset > self.last:
+            self.last = offset
+        elif offset < self.first:
+            self.first = offset
+
+
+def judge_readers(first: Iterable[Result], second: Iterable[Result], tally: AnomalyTally) -> None:
+    """Report each record that only one of two readers saw, such as a reader that follows the topic and a later one.
+
+    Records are compared by partition and offset if both readers noted them, else by their content.
+    """
+    readers = {"first": Counter(map(_identity, first)), "second": Counter(map(_identity, second))}
+    if any(offset is None for records in readers.values() for *_, offset in records):
+        readers = {name: _without_positions(records) for name, records in readers.items()}
+    for name, other in (("first", "second"), ("second", "first")):
+        only = readers[name] - readers[other]
+        for window_start, ip, count, partition, offset in sorted(only, key=str):
+            record = (window_start, ip, count, partition, offset)
+            sentence = "the count {}{} was seen {} times more by the {} reader than by the {}"
+            where = "" if offset is None else f" at partition {partition}, offset {offset}"
+            times = only[record]
+            values = (count, where, times, name, other)
+            tally.add(Anomaly.READERS_DISAGREE, sentence, *values, key=(window_start, ip), times=times)
+
+
+def _identity(result: Result) -> tuple:
+    return result.window_start, result.ip, result.count, result.partition, result.offset
+
+
+def _without_positions(records: Counter[tuple]) -> Counter[tuple]:
+    merged: Counter[tuple] = Counter()
+    for (*content, _, _), times in records.items():
+        merged[(*content, None, None)] += times
+    return merged
+
+
+def judge_sentinels(readable: Mapping[int, bool], tally: AnomalyTally) -> None:
+    """Report each partition whose sentinel (the last record written to it) could not be read."""
+    for partition, was_read in sorted(readable.items()):
+        if not was_read:
+            sentence = "partition {}: its last record cannot be read"
+            tally.add(Anomaly.HANGING_TRANSACTION, sentence, partition)
+
+
+def judge_source(source: SourceHistory, tally: AnomalyTally) -> None:
+    """Report source records that are stored fewer times than acknowledged, or more times than sent."""
+    for key in dict.fromkeys((*source.acknowledged, *source.stored)):
+        acknowledged, stored = source.acknowledged.get(key, 0), source.stored.get(key, 0)
+        sent = acknowledged + source.indeterminate.get(key, 0)
+        if stored < acknowledged:
+            sentence = "acknowledged {} times, stored {} times"
+            times = acknowledged - stored
+            tally.add(Anomaly.SOURCE_LOST, sentence, acknowledged, stored, key=key, times=times)
+        elif stored > sent:
+            sentence = "sent {} times, stored {} times"
+            tally.add(Anomaly.SOURCE_DUPLICATE, sentence, sent, stored, key=key, times=stored - sent)
+
+
+LOST_ACKNOWLEDGEMENT = "lost acknowledgement"
+
+
+Cause = tuple[str, int]  # what happened, and the batch of the copy
+
+
+def count_repeats(results: Iterable[Result]) -> Counter[Cause]:
+    """Count the copies by their cause and batch: by the headers `batch_id` and `attempt` and by the log's order.
+
+    Two copies within one attempt: a producer lost an acknowledgement and sent the record again. All other copies come
+    from a restart; the batch in flight at the crash is the last one before the log goes back to an earlier batch.
+    Raises ValueError for a record without headers. Limitations: one partition; a crash that left no visible record is
+    not seen.
+    """
+    copies: Counter[Cause] = Counter()
+    attempts: dict[tuple[int, str], set[str]] = {}
+    crash, last_batch, last_attempt = "", -1, ""
+    for result in results:
+        batch, attempt = result.batch_id, result.attempt
+        if batch is None or attempt is None:
+            raise ValueError(f"the record at offset {result.offset} has no headers for its batch and attempt")
+        if attempt != last_attempt and batch <= last_batch:
+            crash = f"crash in batch {last_batch}"
+        last_batch, last_attempt = batch, attempt
+        seen = attempts.setdefault((result.window_start, result.ip), set())
+        if seen:
+            copies[LOST_ACKNOWLEDGEMENT if attempt in seen else crash, batch] += 1
+        seen.add(attempt)
+    return copies
