@@ -20,7 +20,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/*.md")])
 LESSONS = sorted(path for path in ROOT.glob("notebooks/**/*.ipynb") if ".ipynb_checkpoints" not in path.parts)
-SOURCES = [ROOT / name for name in ("labs", "exactly_once_kafka", "tests", "Makefile", "docker-compose.yml", ".github")]
+FOLDERS = ("labs", "exactly_once_kafka", "examples", "tests", ".github")
+SOURCES = [ROOT / name for name in (*FOLDERS, "Makefile", "docker-compose.yml")]
 
 # Words that are right here, and that the checker would correct.
 OUR_WORDS = {"caf": "hexadecimal digits of an address in a log line"}
@@ -29,7 +30,7 @@ MADE_LATER = {"tests/sunk"}
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)[^)]*\)|(?:href|src)=[\"']([^\"']+)[\"']")
-_PATH = re.compile(r"(?<![\w./~-])((?:labs|exactly_once_kafka|notebooks|docs|tests)/[\w./-]*\w)(?![\w*{}])")
+_PATH = re.compile(r"(?<![\w./~-])((?:labs|exactly_once_kafka|examples|notebooks|docs|tests)/[\w./-]*\w)(?![\w*{}])")
 
 
 def text_of(path: Path) -> str:

@@ -17,9 +17,8 @@ from labs.equipment.topics import admin
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.verdict import Anomaly, Verdict
 from labs.judge import judge
-from labs.judging import job
 
-EXAMPLES = Path(job.__file__).with_name("examples")
+EXAMPLES = Path(__file__).parents[2] / "examples" / "judge"
 DOUBLED, LOST, TORN = Anomaly.DUPLICATE, Anomaly.LOST, Anomaly.TORN_BATCH
 RIGHT = [
     *("copy_transactional", "transfer_transactional", "count_transactional", "copy_position_in_sink"),
