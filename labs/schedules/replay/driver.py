@@ -123,14 +123,14 @@ class Driver:
 
 
 class PlayedDriver(Driver):
-    """A process that runs the module `program`, which gets `settings`."""
+    """A process that runs one of `replay.program.PROGRAMS`, which gets `settings`."""
 
-    def __init__(self, name: str, settings: dict[str, Any], program: str = "labs.schedules.replay.program"):
+    def __init__(self, name: str, settings: dict[str, Any], program: str = "sink"):
         super().__init__(name)
         self._directory = Path(tempfile.mkdtemp(prefix="labs-driver-"))
         theirs = self.theirs.fileno()
         self._process = ChildProcess(
-            [sys.executable, "-m", program, str(theirs), json.dumps(settings)],
+            [sys.executable, "-m", "labs.schedules.replay.program", program, str(theirs), json.dumps(settings)],
             self._directory / "output.log",
             leftovers=self._directory,
             pass_fds=(theirs,),

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import json
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -91,11 +90,6 @@ def serve(program: Program, settings: dict[str, Any], ours: socket.socket) -> No
         except KafkaException as error:
             kafka_error = error.args[0]
             gates.say(answer="fenced" if kafka_error.code() in FENCED else kafka_error.str(), ended=True)
-
-
-def main(program: Program) -> None:
-    """Serve in a process of its own: the command line has the number of the socket, and the settings as JSON."""
-    serve(program, json.loads(sys.argv[2]), socket.socket(fileno=int(sys.argv[1])))
 
 
 # What a driver does for each batch

@@ -99,7 +99,7 @@ class BasePlayer:
     seconds. A subclass says what its drivers are.
     """
 
-    program = ""  # the module that a driver runs
+    program = ""  # that a driver runs, one of replay.program.PROGRAMS
     first = "driver 1"  # runs from the start
     patience = OPEN_FOR_EVER
 
@@ -315,7 +315,7 @@ class BasePlayer:
 class DownstreamPlayer(BasePlayer):
     """Consumers of a topic that was written beforehand."""
 
-    program, first = "labs.schedules.replay.consumer_program", "consumer 1"
+    program, first = "consumer", "consumer 1"
 
     def start_first(self) -> None:
         self._source = f"{self.name}-source"
@@ -347,7 +347,7 @@ class DownstreamPlayer(BasePlayer):
 class TwoPhasePlayer(BasePlayer):
     """Jobs that prepare, decide and finish."""
 
-    program = "labs.schedules.replay.two_phase_program"
+    program = "two phases"
 
 
 class Player(BasePlayer):

@@ -1,13 +1,19 @@
-"""A driver of a replay: it runs the protocol of a stage, the generator that the model runs, on the real Kafka.
+"""The programs of a replay's drivers, each a process of its own on the real Kafka: `python -m … KIND SOCKET SETTINGS`.
 
-Its client sends one request at a time. It writes no note about the marker's topic, and it cannot abort.
+    sink        runs the protocol of a stage, the generator that the model runs
+    two phases  a job that commits in two phases by hand
+    consumer    a consumer of results, which commits its offset
+
+The sink's client sends one request at a time. It writes no note about the marker's topic, and it cannot abort.
 """
 
 from __future__ import annotations
 
 import json
+import socket
+import sys
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -17,12 +23,16 @@ from labs.schedules.replay.gates import (
     Ended,
     GatedTransport,
     Gates,
+    Program,
     SmallCheckpoint,
-    main,
     plan_up_to,
     planned_batches,
     protocol_named,
+    serve,
 )
+
+if TYPE_CHECKING:
+    from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 
 PATIENCE = 60  # seconds
 ONE_SLICE = 0.1  # seconds; a longer wait is several of the client's, in which two errors at once end in a SystemError
@@ -201,5 +211,94 @@ class PlainTransport:
         return Producer(settings)
 
 
+def commit_in_two_phases(settings: dict[str, Any], gates: Gates) -> None:
+    """Prepare each batch's transaction, decide, and finish it: a job that commits in two phases by hand.
+
+    Takes the steps in `settings["program"]`, batch after batch. `recovers`: first carry out what was decided.
+    """
+    from labs.pipeline.two_phase.coordinator import DecisionLog, recover
+    from labs.pipeline.two_phase.end_transaction import FinishFailed, TransactionLost, finish
+    from labs.pipeline.two_phase.prepared import PreparingProducer
+
+    checkpoint, servers = SmallCheckpoint(settings["checkpoint"]), settings["bootstrap_servers"]
+    decisions = DecisionLog(checkpoint.directory / "decisions")
+    if settings["recovers"]:
+        recover(decisions, servers, settings["name"])
+    for batch in range(settings["batch"], settings["batches"]):
+        for step in settings["program"]:
+            if step == "begin":
+                gates.gate("fence", batch)
+                producer = PreparingProducer(
+                    f"{settings['name']}-{batch}",
+                    bootstrap_servers=servers,
+                    transaction_timeout_ms=settings["transaction_timeout_ms"],
+                    client_id=settings["client_id"],
+                )
+                gates.answer = "ok"
+            elif step == "rows":
+                prepared = _prepare(producer, settings, gates, batch)
+            elif step == "decide":
+                gates.gate("decide", batch)
+                decisions.record(batch, True, [prepared])
+                checkpoint.note(batch, computed=True)  # the next job reads on behind this batch
+                gates.answer = ""
+            else:
+                gates.gate("commit", batch)
+                try:
+                    finish(prepared, True, servers)
+                except (TransactionLost, FinishFailed):
+                    raise Ended("it was aborted") from None
+                gates.answer = "ok"
+
+
+def _prepare(producer: PreparingProducer, settings: dict[str, Any], gates: Gates, batch: int) -> PreparedTransaction:
+    """Send the rows of a batch, and prepare its transaction."""
+    rows = settings["rows"]
+    headers = [
+        ("batch_id", b"%d" % batch),
+        ("attempt", settings["client_id"].encode()),
+        ("batch_rows", b"%d" % rows),
+    ]
+    for record in range(batch * rows, (batch + 1) * rows):
+        gates.gate("row", batch, record)
+        producer.send(settings["topic"], result_value(record * WINDOW_MS, f"record {record}", 1), None, headers)
+        gates.answer = "ok"
+    return producer.prepare()
+
+
+def consume(settings: dict[str, Any], gates: Gates) -> None:
+    """Read records, write them to another topic, and commit the offset: a consumer of results.
+
+    Takes the steps in `settings["program"]` for each record, from number `settings["record"]` on.
+    """
+    kafka = {"bootstrap.servers": settings["bootstrap_servers"], "client.id": settings["client_id"], "log_level": 0}
+    producer = Producer({**kafka, "acks": "all", "enable.idempotence": True, "linger.ms": 0})
+    consumer = Consumer({**kafka, "group.id": settings["name"], "enable.auto.commit": False})
+    source, value = settings["source_topic"], b""
+    consumer.assign([TopicPartition(source, 0, settings["record"])])
+    for record in range(settings["record"], settings["records"]):
+        for action in settings["program"]:
+            gates.gate(action, row=record)
+            if action == "read":
+                value = _read(consumer)
+            elif action == "write":
+                send(producer, settings["topic"], value)
+            else:
+                consumer.commit(offsets=[TopicPartition(source, 0, record + 1)], asynchronous=False)
+            gates.answer = ""
+
+
+def _read(consumer: Consumer) -> bytes:
+    message = consumer.poll(PATIENCE)
+    if message is None:
+        raise Ended("no record came")
+    if message.error():
+        raise KafkaException(message.error())
+    return message.value() or b""
+
+
+PROGRAMS: dict[str, Program] = {"sink": publish, "two phases": commit_in_two_phases, "consumer": consume}
+
 if __name__ == "__main__":
-    main(publish)
+    kind, ours, settings = sys.argv[1:]
+    serve(PROGRAMS[kind], json.loads(settings), socket.socket(fileno=int(ours)))
