@@ -12,10 +12,8 @@ import pytest
 
 from labs.commands.main import main
 from labs.equipment.waiting import eventually
-from labs.exercises import solutions
 from labs.exercises.checker.check import EXERCISES
-
-SOLUTIONS = Path(solutions.__file__).parent
+from labs.exercises.checker.student_module import SOLUTIONS
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,6 @@ import jsonschema
 import pytest
 
 from labs.commands.check import add_arguments
-from labs.exercises import solutions
 from labs.exercises.checker.check import EXERCISES, find_exercise
 from labs.exercises.checker.report import (
     VISIBILITIES,
@@ -27,6 +26,7 @@ from labs.exercises.checker.report import (
     write_summary,
 )
 from labs.exercises.checker.scenario import Finding, Grade
+from labs.exercises.checker.student_module import SOLUTIONS
 from labs.exercises.commit_order import EXERCISE
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +158,7 @@ def gradescope(tmp_path: Path, handed_in: str | None, servers: str) -> dict:
 
 @pytest.mark.long
 def test_documented_autograder_of_gradescope_passes_the_solution(tmp_path, broker):
-    solution = (Path(solutions.__file__).parent / "commit_order.py").read_text()
+    solution = (SOLUTIONS / "commit_order.py").read_text()
     results = gradescope(tmp_path, solution, broker.bootstrap_servers)
     check_shape(results)
     assert results["score"] == 10, results
