@@ -85,17 +85,23 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         adopts = arguments.action == "adopt"
         marker = Marker(arguments.batch, query_id(arguments), plan(arguments)) if adopts else None
-        found = read(store, deadline, overwritten=adopts)
+        found, unreadable = read(store, deadline, undecided=True)
+        if unreadable and not adopts:
+            raise unreadable
+        if unreadable:
+            print(unreadable)
         print(f"sink {arguments.name!r}, marker in topic {topic!r}: {describe(found)}")
         if marker is not None:
-            if found is not None and not arguments.force:
-                check(marker, found)
+            check(marker, found, arguments.force)
             store.topic.create(deadline)
             settings = producer_settings(arguments.name, servers, options)
             first = functools.partial(
                 ensure_transaction_ended, arguments.name, settings, topic, arguments.topic, abort=True
             )
             producer = PendingProducer(settings, first=first).take(deadline)
+            # The query's driver may have committed a batch since. From here on, it is fenced.
+            found, _ = read(store, deadline.restarted())
+            check(marker, found, arguments.force)
             store.overwrite(marker, producer, deadline)
             print(f"now: {describe(marker)}")
     except KafkaException as error:
@@ -112,22 +118,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read(store: MarkerStore, deadline: Deadline, overwritten: bool = False) -> Marker | None:
-    """Return the last committed marker, or None if there is none.
-
-    If the newest record is not a marker and will be `overwritten`, print that and return the last marker before it.
-    """
+def read(store: MarkerStore, deadline: Deadline, undecided: bool = False) -> tuple[Marker | None, Unreadable | None]:
+    """Return the last committed marker, and what the newest record is if it is not a marker; or None."""
     try:
-        return store.read(deadline, undecided=True) if store.topic.id(deadline) else None
+        return store.read(deadline, undecided) if store.topic.id(deadline) else None, None
     except Unreadable as unreadable:
-        if not overwritten:
-            raise
-        print(unreadable)
-        return unreadable.before
+        return unreadable.before, unreadable
 
 
-def check(marker: Marker, found: Marker) -> None:
+def check(marker: Marker, found: Marker | None, force: bool) -> None:
     """Raise ValueError if a query that continues after `marker` would publish rows of `found` or before again."""
+    if found is None or force:
+        return
     same_query = marker.query_id == found.query_id
     if goes_back(marker.plan, found.plan, same_query) or (same_query and marker.batch_id < found.batch_id):
         raise ValueError(

@@ -8,9 +8,12 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
+from exactly_once_kafka import command
 from exactly_once_kafka.command import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker_store import MarkerStore
+from exactly_once_kafka.options import producer_settings
+from exactly_once_kafka.producer import PendingProducer, commit
 from exactly_once_kafka.protocol import ADOPTED, Marker
 
 pytestmark = pytest.mark.bench
@@ -93,6 +96,24 @@ def test_batch_that_goes_back_to_before_the_marker_is_adopted_by_force_alone(sin
         assert (code, error) == (0, "")
     assert sink("adopt", *anew.plan(0, {"t": {"0": 6}}, planned=400), "--force")[0] == 0
     assert '"0":6' in sink.store.read(Deadline(30)).plan
+
+
+def test_batch_that_is_committed_between_the_look_and_the_fence_is_not_adopted_away(sink, broker, monkeypatch):
+    """The query was not stopped, or its last commit arrives late: batch 42 would be published twice."""
+    assert sink("adopt", "--batch", "41", "--query-id", "a-query")[0] == 0
+    driver = PendingProducer(producer_settings(sink.store.name, broker.bootstrap_servers, {})).take(Deadline(30))
+    driver.begin_transaction()
+    sink.store.send(Marker(42, "a-query", ADOPTED), driver, Deadline(30))
+
+    class AfterTheCommit(PendingProducer):
+        def __init__(self, *given, **more):
+            commit(driver, Deadline(30))
+            super().__init__(*given, **more)
+
+    monkeypatch.setattr(command, "PendingProducer", AfterTheCommit)
+    code, _, error = sink("adopt", "--batch", "41", "--query-id", "a-query")
+    assert (code, "publish again what the topic holds up to batch 42" in error) == (1, True), error
+    assert sink.store.read(Deadline(30)) == Marker(42, "a-query", ADOPTED)
 
 
 @pytest.mark.long
