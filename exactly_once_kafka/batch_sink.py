@@ -184,9 +184,12 @@ class BatchSink(ABC):
         self._last = None
 
     @property
-    def is_overtaken(self) -> bool:
-        """Tell whether another sink of this name has published since: then the epoch that this one has is fenced."""
-        return self._place is not None and self._delivered.get(self._place) is not self._last
+    def published_last(self) -> bool:
+        """Tell whether this sink published the last batch of this run. Only then may it go on with its epoch.
+
+        Otherwise another sink of this name may have fenced it, or an operator may have set the marker.
+        """
+        return self._last is not None and self._place is not None and self._delivered.get(self._place) is self._last
 
     def _reject_split_batch(self, last: DeliveredBatch, now: DeliveredBatch) -> None:
         refuses = f"sink {self.name!r} refuses batch {now.batch.batch_id} of query {now.batch.query_id}: "

@@ -134,7 +134,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 batch = self.batch_of(rows, batch_id)
                 with self.turn(batch, rows), self._explaining_failures(batch) as deadline:
                     transport = self.transport_for(rows.sparkSession, deadline)
-                    if self.is_overtaken:
+                    if not self.published_last:
                         transport.forget_epoch()
                     transport.start(batch, batches, self.query, deadline, self.in_rows(batch))
                     self.publish(batch, transport)

@@ -252,11 +252,31 @@ def test_zombie_that_finds_its_batch_done_does_not_fence_the_living(copy, sink_f
 
         def strike(self):
             zombie(spark.range(1).selectExpr("string(id) as value"), 0)
-            wait_for_epoch(zombie)
+            assert not zombie.transport.has_epoch
 
     with living.points.armed(WakesUp()):
         copy(living)
     assert copy.published(living) == ALL
+
+
+@pytest.mark.bench
+def test_marker_that_was_set_back_between_two_runs_of_a_sink_counts(copy, sink_for):
+    """The operator knows that batch 1 is lost; the epoch that the sink has from its last run is fenced."""
+    sink = sink_for()
+    crash(copy, sink, "before_checkpoint", 1)
+    back = ["--batch", "0", "--checkpoint", str(copy.checkpoint), "--force", "--bootstrap-servers", copy.servers]
+    assert main(["adopt", sink.name, *back]) == 0
+    copy(sink)
+    assert copy.published(sink) == sorted([*ALL, *ALL[10:20]])
+
+
+@pytest.mark.bench
+def test_sink_goes_on_after_a_run_in_another_process(copy, sink_for):
+    sink = sink_for(OfAnotherDriver)
+    crash(copy, sink, "before_checkpoint", 0)
+    crash(copy, sink_for(to=sink.topic), "before_rows", 2)
+    copy(sink)
+    assert copy.published(sink) == ALL
 
 
 @pytest.mark.long
