@@ -24,18 +24,18 @@ from pyspark.sql import DataFrame
 from exactly_once_kafka.kafka_client.record_batch import LARGEST, MOST_RECORDS, booleans, int32s, integers, nulls
 from exactly_once_kafka.kafka_rows import topic_of_row
 
-NO_KEY = -1
+UNSET = -1  # for a partition: neither the row nor its key says which
 SEED, M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 TAIL_MASK = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)  # by the number of bytes that are left
 
 
 def partitions_of_keys(keys: pyarrow.Array, partitions: int) -> NDArray[np.int32]:
-    """Return the partition of each key, binary or string, in a topic with `partitions` of them; NO_KEY for a null.
+    """Return the partition of each key, binary or string, in a topic with `partitions` of them; UNSET for a null.
 
     The caller chooses a partition for null keys.
     """
     chosen = ((murmur2(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)
-    chosen[nulls(keys)] = NO_KEY
+    chosen[nulls(keys)] = UNSET
     return chosen
 
 
@@ -175,9 +175,9 @@ def _by_topic(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[s
 
 
 def _partitions(rows: pyarrow.RecordBatch, count: int, spread: int) -> npt.NDArray[np.int32]:
-    chosen = np.full(rows.num_rows, -1, np.int32)
+    chosen = np.full(rows.num_rows, UNSET, np.int32)
     if "partition" in rows.schema.names:
-        chosen = integers(rows.column("partition"), of_null=-1)
-    if "key" in rows.schema.names and count > 1 and (chosen < 0).any():
-        chosen = np.where(chosen < 0, partitions_of_keys(rows.column("key"), count), chosen)
-    return np.where(chosen < 0, spread % count, chosen)
+        chosen = integers(rows.column("partition"), of_null=UNSET)
+    if "key" in rows.schema.names and count > 1 and (chosen == UNSET).any():
+        chosen = np.where(chosen == UNSET, partitions_of_keys(rows.column("key"), count), chosen)
+    return np.where(chosen == UNSET, spread % count, chosen)

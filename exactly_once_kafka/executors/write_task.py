@@ -126,7 +126,7 @@ class WriteTask:
             rows, size = rows + batch.num_rows, size + batch.nbytes
             parts = list(split(batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
-                if partition >= max(known_here(topic, partition + 1), partitions_of(topic)):
+                if not 0 <= partition < max(known_here(topic, partition + 1), partitions_of(topic)):
                     raise NoSuchPartition(f"{topic}-{partition}")
                 if (topic, partition) not in writers:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)

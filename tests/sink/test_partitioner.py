@@ -10,7 +10,7 @@ import pytest
 from kafka.partitioner import murmur2 as murmur2_of_kafka_python
 from pyspark.sql import Column
 
-from exactly_once_kafka.executors.placing import NO_KEY, murmur2, partitions_of_keys
+from exactly_once_kafka.executors.placing import UNSET, murmur2, partitions_of_keys
 
 PARTITIONS = 12
 
@@ -69,7 +69,7 @@ def test_one_long_key_among_short_ones():
 @pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary()])
 def test_a_slice_with_nulls_of_any_type(kind):
     keys = ["left out", "é", None, "", "a key", None, "left out too"]
-    expected = [NO_KEY if key is None else chosen(murmur2_of_kafka_python(key.encode())) for key in keys[1:6]]
+    expected = [UNSET if key is None else chosen(murmur2_of_kafka_python(key.encode())) for key in keys[1:6]]
     found = partitions_of_keys(pyarrow.array(keys, kind).slice(1, 5), PARTITIONS)
     assert found.tolist() == expected
     assert found.dtype == np.int32
@@ -78,7 +78,7 @@ def test_a_slice_with_nulls_of_any_type(kind):
 @pytest.mark.parametrize("keys", [[], [None], [None, None], [b""]])
 def test_hardly_a_key(keys):
     of_empty = chosen(murmur2_of_kafka_python(b""))
-    expected = [NO_KEY if key is None else of_empty for key in keys]
+    expected = [UNSET if key is None else of_empty for key in keys]
     assert partitions_of_keys(pyarrow.array(keys, pyarrow.binary()), PARTITIONS).tolist() == expected
 
 
@@ -87,4 +87,4 @@ def test_bytes_below_a_null_do_not_move_the_keys_behind():
     bitmap = pyarrow.array([True, False, True]).buffers()[1]
     masked = pyarrow.Array.from_buffers(keys.type, 3, [bitmap, *keys.buffers()[1:]])
     one, _, three = partitions_of_keys(keys, PARTITIONS)
-    assert partitions_of_keys(masked, PARTITIONS).tolist() == [one, NO_KEY, three]
+    assert partitions_of_keys(masked, PARTITIONS).tolist() == [one, UNSET, three]

@@ -53,8 +53,9 @@ def refusal(spark, tmp_path, sink, *columns: str) -> str:
         ),
         ({"max_message_bytes": "100"}, ["repeat('x', 1000) AS value"], {}, "the topic's max.message.bytes"),
         ({}, ["'v' AS value", "7 AS partition"], {}, "names a partition that the topic does not have"),
+        ({}, ["'v' AS value", "-7 AS partition"], {}, "names a partition that the topic does not have"),
     ],
-    ids=["time", "row without a key", "segment", "large row", "partition"],
+    ids=["time", "row without a key", "segment", "large row", "partition", "negative partition"],
 )
 def test_topic_that_never_takes_the_rows_is_named_with_what_to_change(
     spark, broker, topic, sink_for, tmp_path, writers, settings, columns, options, complaint
