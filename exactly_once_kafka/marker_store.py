@@ -6,7 +6,7 @@ transaction wrote it: a mirror or a backup copies markers as plain records.
 
 Without a marker the sink may write only batch 0, and only if nothing was ever published. A topic without a marker
 proves that only if it is the topic that the query began with. So the sink notes the topic's id in the checkpoint before
-it publishes anything (`ensure_marker_topic`).
+it publishes anything (`KafkaTransport.look`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
 from typing import Any, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -25,8 +24,7 @@ from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic, MarkerTo
 from exactly_once_kafka.options import connection_settings
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.producer import aborting_on_failure, acknowledged, commit
-from exactly_once_kafka.protocol import ADOPTED, Batch, Marker
-from exactly_once_kafka.query import CheckpointNote, place_at_first
+from exactly_once_kafka.protocol import ADOPTED, Marker
 
 LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first
 MOST_SLICES = 8  # seconds: for a leader that is slow
@@ -231,24 +229,3 @@ def parsed(value: bytes | str | None) -> Marker:
     if not (isinstance(plan, dict) or plan == ADOPTED):
         raise ValueError(f"its field 'plan' is not a plan: {plan!r:.100}")
     return Marker(batch_id, query_id, ADOPTED if plan == ADOPTED else spelled(plan))
-
-
-def ensure_marker_topic(
-    store: MarkerStore, batch: Batch, note_of: Callable[[], CheckpointNote], deadline: Deadline
-) -> Marker | None:
-    """Return the last committed marker, without an epoch; before batch 0, create the topic if there is none.
-
-    Raises MarkerMismatch if there is no marker because its topic was deleted or the sink had another name, and what
-    `store` raises.
-    """
-    topic = store.topic.id(deadline)
-    marker = store.read(deadline, undecided=True) if topic else None
-    if marker is not None or batch.batch_id > 0:  # a later batch without one will be refused, and needs no topic
-        return marker
-    note = note_of()
-    began_with = place_at_first(note, topic, f"the marker's topic {store.topic.name!r}")
-    if topic is None:
-        topic = store.topic.create(deadline)
-    if began_with is None:
-        note.write(topic)
-    return None

@@ -5,7 +5,6 @@ A sink has one transport. For each batch the sink calls `start`, and then `take`
 
 from __future__ import annotations
 
-import functools
 import uuid
 from abc import ABC, abstractmethod
 from collections import deque
@@ -16,9 +15,9 @@ from pyspark.sql import DataFrame
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.kafka_rows import BatchRows, Tags
-from exactly_once_kafka.marker_store import MarkerStore, ensure_marker_topic
+from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.protocol import Batch, Marker, Step
-from exactly_once_kafka.query import RunningQuery
+from exactly_once_kafka.query import RunningQuery, place_at_first
 
 
 class Transport(ABC):
@@ -65,8 +64,21 @@ class KafkaTransport(Transport):
         self.batch, self.data, self._query, self.deadline, self.in_rows = batch, rows, query, deadline, in_rows
 
     def look(self) -> Marker | None:
-        note_of = functools.partial(self._query.checkpoint_note, self.store.name)
-        return ensure_marker_topic(self.store, self.batch, note_of, self.deadline)
+        """Return the last committed marker; before batch 0, create its topic if there is none.
+
+        Raises MarkerMismatch if there is no marker because its topic was deleted or the sink had another name.
+        """
+        topic = self.store.topic.id(self.deadline)
+        marker = self.store.read(self.deadline, undecided=True) if topic else None
+        if marker is not None or self.batch.batch_id > 0:  # a later batch without one is refused, and needs no topic
+            return marker
+        note = self._query.checkpoint_note(self.store.name)
+        began_with = place_at_first(note, topic, f"the marker's topic {self.store.topic.name!r}")
+        if topic is None:
+            topic = self.store.topic.create(self.deadline)
+        if began_with is None:
+            note.write(topic)
+        return None
 
     def wait_and_look(self) -> Marker | None:
         if self.store.topic.id(self.deadline) is None:
