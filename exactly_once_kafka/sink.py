@@ -168,17 +168,42 @@ class ExactlyOnceKafkaSink(BatchSink):
     def transport_for(self, spark: SparkSession, deadline: Deadline) -> KafkaTransport:
         """Return the transport; choose it at the first call. Raises KafkaException, TimeoutError, QueryStopped."""
         if self._transport is None:
-            self._transport = choose_transport(
-                self._store,
-                self._settings,
-                topic=self.topic,
-                writers=self.writers,
-                driver_rows=self.driver_rows,
-                batch_headers=self._batch_headers,
-                spark=spark,
-                deadline=deadline,
-            )
+            self._transport = self._choose_transport(spark, deadline)
         return self._transport
+
+    def _choose_transport(self, spark: SparkSession, deadline: Deadline) -> KafkaTransport:
+        """Return the transport for `writers`, or the driver's if executors cannot write with this Kafka or Spark."""
+        # Imported here, because it takes a while, and not every program that imports the sink uses it.
+        from exactly_once_kafka.driver_transport import DriverTransport
+        from exactly_once_kafka.kafka_client.open_transactions import repair_of
+        from exactly_once_kafka.kafka_client.settings import Encoding, encoding_of
+
+        store, by_executors = self._store, self.writers == "executors"
+        store.topic.id(deadline)  # by librdkafka, whose errors say better than kafka-python's why it cannot connect
+        why, encoding, repair = "", Encoding(), None
+        if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
+            why = "spark.speculation is on, and would run tasks twice that write"
+        try:
+            encoding = encoding_of(self._settings)
+        except ValueError as error:
+            why = why or str(error)
+        try:
+            repair = repair_of(self.name, self._settings, store.topic.name, self.topic)
+            if not repair.supports_txn_v2(deadline.restarted()):
+                # Most likely it is older than the fault that leaves rows open, and than the requests that find them.
+                why, repair = why or "this Kafka has no transaction.version 2", None
+        except (ValueError, KafkaException) as error:
+            if isinstance(error, KafkaException) and by_executors and not why:
+                raise
+            LOGGER.warning(CHECK_SKIPPED, self.name, error)
+            why, repair = why or str(error), None
+        if by_executors and repair is not None and not why:
+            from exactly_once_kafka.executors.transport import ExecutorsTransport
+
+            return ExecutorsTransport(store, self._batch_headers, repair, encoding, self.driver_rows)
+        if by_executors:
+            LOGGER.warning("sink %r: the driver writes, since %s", self.name, why)
+        return DriverTransport(store, self._batch_headers, self._settings, repair)
 
     @contextlib.contextmanager
     def _explaining_failures(self, batch: Batch) -> Iterator[Deadline]:
@@ -223,60 +248,3 @@ class ExactlyOnceKafkaSink(BatchSink):
         finally:
             with self._entrance:
                 self._calls -= 1
-
-
-def choose_transport(
-    store: MarkerStore,
-    settings: dict[str, Any],
-    *,
-    topic: str | None,
-    writers: str,
-    driver_rows: int,
-    batch_headers: bool,
-    spark: SparkSession,
-    deadline: Deadline,
-) -> KafkaTransport:
-    """Return the transport for `writers`, or the driver's if executors cannot write with this Kafka or this Spark.
-
-    `settings` are the producer's. Raises KafkaException, TimeoutError, QueryStopped.
-    """
-    # Imported here, because it takes a while, and not every program that imports the sink uses it.
-    from exactly_once_kafka.driver_transport import DriverTransport
-    from exactly_once_kafka.executors.settings import Encoding, encoding_of
-    from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair, repair_of
-
-    def by_driver(why: str, repair: OpenTransactionRepair | None) -> KafkaTransport:
-        if writers == "executors":
-            LOGGER.warning("sink %r: the driver writes, since %s", store.name, why)
-        return DriverTransport(store, batch_headers, settings, repair)
-
-    store.topic.id(deadline)  # by librdkafka, whose errors say better than kafka-python's why a client cannot connect
-    why, encoding = "", Encoding()
-    if writers == "executors":
-        try:
-            encoding = encoding_of(settings)
-        except ValueError as error:
-            why = str(error)
-    try:
-        repair = repair_of(store.name, settings, encoding, store.topic.name, topic)
-    except ValueError as error:
-        LOGGER.warning(CHECK_SKIPPED, store.name, error)
-        return by_driver(why or str(error), None)
-    try:
-        # A cluster without transaction version 2 is most likely older than the fault that leaves rows open, and than
-        # the requests that find them.
-        has_version_2 = repair.supports_txn_v2(deadline.restarted())
-    except KafkaException as error:
-        if writers == "executors" and not why:
-            raise
-        LOGGER.warning(CHECK_SKIPPED, store.name, error)
-        return by_driver(why, None)
-    if not has_version_2:
-        return by_driver(why or "this Kafka has no transaction.version 2", None)
-    if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
-        why = why or "spark.speculation is on, and would run tasks twice that write"
-    if why or writers == "driver":
-        return by_driver(why, repair)
-    from exactly_once_kafka.executors.transport import ExecutorsTransport
-
-    return ExecutorsTransport(store, batch_headers, repair, driver_rows)

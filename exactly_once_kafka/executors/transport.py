@@ -42,6 +42,7 @@ from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
+from exactly_once_kafka.kafka_client.settings import Encoding
 from exactly_once_kafka.kafka_rows import BatchRows, as_bytes
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.options import LOGGER
@@ -121,10 +122,17 @@ class ExecutorsTransport(KafkaTransport):
     A batch that is likely to have at most `driver_rows` is written by the driver.
     """
 
-    def __init__(self, store: MarkerStore, batch_headers: bool, repair: OpenTransactionRepair, driver_rows: int):
+    def __init__(
+        self,
+        store: MarkerStore,
+        batch_headers: bool,
+        repair: OpenTransactionRepair,
+        encoding: Encoding,
+        driver_rows: int,
+    ):
         super().__init__(store, batch_headers)
         self.coordinator, self._repair = repair.coordinator, repair
-        self._driver_rows = driver_rows
+        self._encoding, self._driver_rows = encoding, driver_rows
         self.next_batch = NextBatch(driver_rows)
         self._lease: EpochLease | None = None
 
@@ -235,7 +243,7 @@ class ExecutorsTransport(KafkaTransport):
         partitions = self.coordinator.partitions(rows.topic, self.deadline.restarted()) if rows.topic else parallelism
         return WriteTask(
             self.coordinator.connection,
-            self.coordinator.encoding,
+            self._encoding,
             self.coordinator.name,
             self._producer,
             rows.topic,

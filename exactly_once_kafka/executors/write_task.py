@@ -31,10 +31,10 @@ from exactly_once_kafka.executors.report import (
     check_environment,
     in_first_attempt,
 )
-from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.kafka_client.cluster import Cluster, NoSuchPartition, code_of, end_connections, kept_cluster
 from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.kafka_client.record_batch import ProducerId, cut, encode, one
+from exactly_once_kafka.kafka_client.settings import Encoding
 from exactly_once_kafka.kafka_rows import Tags, with_is_last
 
 TagBytes = list[tuple[str, bytes]]

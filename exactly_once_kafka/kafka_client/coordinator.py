@@ -26,7 +26,6 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import with_operation
-from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.kafka_client.cluster import Cluster, code_of
 from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.kafka_client.record_batch import ProducerId, encode, one
@@ -47,8 +46,8 @@ class Coordinator:
     `connection` has kafka-python's settings.
     """
 
-    def __init__(self, name: str, connection: dict[str, Any], encoding: Encoding, marker_topic: str, timeout_ms: int):
-        self.name, self.connection, self.encoding, self.marker_topic = name, connection, encoding, marker_topic
+    def __init__(self, name: str, connection: dict[str, Any], marker_topic: str, timeout_ms: int):
+        self.name, self.connection, self.marker_topic = name, connection, marker_topic
         self._timeout_ms = timeout_ms
         self.cluster = Cluster(connection)
         self.node: str | None = None  # the transaction coordinator's, once it is found

@@ -38,10 +38,10 @@ from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import OutcomeUnknown
-from exactly_once_kafka.executors.settings import Encoding, for_executors
 from exactly_once_kafka.kafka_client.cluster import Cluster
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
+from exactly_once_kafka.kafka_client.settings import kafka_python_settings
 from exactly_once_kafka.options import CHECK_SKIPPED, LOGGER
 
 Partition = tuple[str, int]
@@ -350,15 +350,13 @@ class OpenTransactionRepair:
         return list(found)
 
 
-def repair_of(
-    name: str, settings: dict[str, Any], encoding: Encoding, marker_topic: str, topic: str | None
-) -> OpenTransactionRepair:
+def repair_of(name: str, settings: dict[str, Any], marker_topic: str, topic: str | None) -> OpenTransactionRepair:
     """Return the repair for a sink. `settings` are the producer's, by librdkafka's names.
 
     Raises ValueError for one that kafka-python does not support.
     """
-    timeout_ms = int(settings["transaction.timeout.ms"])
-    return OpenTransactionRepair(Coordinator(name, for_executors(settings), encoding, marker_topic, timeout_ms), topic)
+    connection, timeout_ms = kafka_python_settings(settings), int(settings["transaction.timeout.ms"])
+    return OpenTransactionRepair(Coordinator(name, connection, marker_topic, timeout_ms), topic)
 
 
 def ensure_transaction_ended(
@@ -370,7 +368,7 @@ def ensure_transaction_ended(
     what OpenTransactionRepair raises.
     """
     try:
-        repair = repair_of(name, settings, Encoding(), marker_topic, topic)
+        repair = repair_of(name, settings, marker_topic, topic)
     except ValueError as error:
         LOGGER.warning(CHECK_SKIPPED, name, error)
         return

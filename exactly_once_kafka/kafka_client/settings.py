@@ -1,4 +1,4 @@
-"""Translates the sink's settings for executors, from librdkafka's names to kafka-python's and to an `Encoding`."""
+"""Translates the sink's settings from librdkafka's names to kafka-python's, and to an `Encoding`."""
 
 from __future__ import annotations
 
@@ -59,22 +59,24 @@ UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm", "sasl.oauthbearer
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
-def for_executors(settings: dict[str, Any]) -> dict[str, Any]:
+def kafka_python_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Return kafka-python's settings of a connection. Raises ValueError for one that it does not support."""
     connection = {NAMES[key]: value for key, value in settings.items() if key in NAMES}
     unknown = [key for key in settings if key.startswith(OF_LOGIN) and key not in UNDERSTOOD]
     if unknown:
-        raise ValueError(f"executors cannot connect with {', '.join(unknown)}")
+        raise ValueError(f"kafka-python cannot connect with {', '.join(unknown)}")
     if (family := settings.get("broker.address.family", "any")) != "any":
-        raise ValueError(f"executors connect by any address family, and broker.address.family is {family!r}")
+        raise ValueError(f"kafka-python connects by any address family, and broker.address.family is {family!r}")
     authority = connection.get("ssl_cafile")
     if authority and (authority == "probe" or Path(authority).is_dir()):
-        raise ValueError(f"executors take certificates from a file, and ssl.ca.location is {authority!r}")
+        raise ValueError(f"kafka-python takes certificates from a file, and ssl.ca.location is {authority!r}")
     if connection.get("sasl_mechanism", "PLAIN") not in MECHANISMS:
-        raise ValueError(f"executors cannot log in by {connection['sasl_mechanism']}")
+        raise ValueError(f"kafka-python cannot log in by {connection['sasl_mechanism']}")
     if connection.get("sasl_mechanism") == "OAUTHBEARER":
         if "oauth_cb" not in settings:
-            raise ValueError("executors log in by OAUTHBEARER only with oauth_cb, or as a client with a secret (oidc)")
+            raise ValueError(
+                "kafka-python logs in by OAUTHBEARER only with oauth_cb, or as a client with a secret (oidc)"
+            )
         connection["sasl_oauth_token_provider"] = _provider(settings)
     if "security_protocol" in connection:
         connection["security_protocol"] = connection["security_protocol"].upper()

@@ -15,7 +15,6 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
@@ -92,7 +91,7 @@ def _encoded(rows: int = 200_000, times: int = 5) -> float:
     batch, best = pyarrow.RecordBatch.from_arrays([values], ["value"]), float("inf")
     for _ in range(times):
         began = time.process_time()
-        for piece in cut(batch, [], Encoding().largest):
+        for piece in cut(batch):
             encode(piece, ProducerId(1, 0), 0, 0)
         best = min(best, time.process_time() - began)
     return rows / best
@@ -105,7 +104,7 @@ def _transactions(servers: str, partitions: int) -> list[tuple[float, float]]:
     """
     name = f"transactions-{uuid.uuid4().hex[:8]}"
     topic, seconds = create_topic(servers, name, partitions), []
-    coordinator = Coordinator(name, {"bootstrap_servers": servers}, Encoding(), topic, 60_000)
+    coordinator = Coordinator(name, {"bootstrap_servers": servers}, topic, 60_000)
     coordinator.partitions(topic, WAIT)
     producer = OpenTransactionRepair(coordinator, topic).fence(WAIT)
     for _ in range(TRANSACTIONS):

@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException
 from kafka.errors import InvalidProducerEpochError
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_client import cluster as cluster_module
 from exactly_once_kafka.kafka_client.cluster import Cluster
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
+from exactly_once_kafka.kafka_client.settings import Encoding
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed
@@ -39,7 +39,7 @@ class Sink:
         self.servers, self.name = servers, f"coordinator-{uuid.uuid4().hex[:8]}"
         create_topic(servers, self.name, PARTITIONS)
         connection = {"bootstrap_servers": servers}
-        self.coordinator = Coordinator(self.name, connection, Encoding(), self.name, timeout_ms)
+        self.coordinator = Coordinator(self.name, connection, self.name, timeout_ms)
 
     def fence(self) -> ProducerId:
         return OpenTransactionRepair(self.coordinator, self.name).fence(Deadline(60))
@@ -47,7 +47,7 @@ class Sink:
     def write(self, producer: ProducerId) -> dict[int, int]:
         """Write ROWS rows, and return how many were acknowledged by which partition."""
         coordinator, name = self.coordinator, self.name
-        task = WriteTask(coordinator.connection, coordinator.encoding, name, producer, name, [], 60, 0, 1, PARTITIONS)
+        task = WriteTask(coordinator.connection, Encoding(), name, producer, name, [], 60, 0, 1, PARTITIONS)
         rows = pyarrow.RecordBatch.from_pydict({"key": VALUES, "value": VALUES})
         report = task.write_all(coordinator.cluster, iter([rows]))
         assert report.rows == ROWS

@@ -19,12 +19,12 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.command import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import OutcomeUnknown
-from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_client.cluster import Cluster
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
+from exactly_once_kafka.kafka_client.settings import Encoding
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_ROWS
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
@@ -88,7 +88,7 @@ class Producer:
         self.servers, self.name = kafka.bootstrap_servers, f"open-{uuid.uuid4().hex[:8]}"
         self.leaderless = Leaderless.new(kafka, self.name)
         marker = create_topic(self.servers, f"{self.name}-marker", 1, cleanup_policy="compact")
-        self.coordinator = Coordinator(self.name, {"bootstrap_servers": self.servers}, Encoding(), marker, 60_000)
+        self.coordinator = Coordinator(self.name, {"bootstrap_servers": self.servers}, marker, 60_000)
         self.repair = OpenTransactionRepair(self.coordinator, None if anywhere else self.name)
 
     def fence(self, seconds: float = 60) -> ProducerId:
@@ -97,7 +97,7 @@ class Producer:
     def write(self, producer: ProducerId, what: str) -> list[tuple[str, int]]:
         """Write ROWS rows, and return the partitions that they are in."""
         coordinator, name = self.coordinator, self.name
-        task = WriteTask(coordinator.connection, coordinator.encoding, name, producer, name, [], 60, 0, 1, PARTITIONS)
+        task = WriteTask(coordinator.connection, Encoding(), name, producer, name, [], 60, 0, 1, PARTITIONS)
         keys = [str(number).encode() for number in range(ROWS)]
         report = task.write_all(
             coordinator.cluster, iter([pyarrow.RecordBatch.from_pydict({"key": keys, "value": [what.encode()] * ROWS})])

@@ -19,7 +19,6 @@ from kafka.errors import (
 from kafka.future import Future
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors.settings import Encoding
 from exactly_once_kafka.kafka_client import partition_writer
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
@@ -31,9 +30,7 @@ from labs.equipment.waiting import eventually
 @pytest.fixture
 def transaction(broker, topic):
     """A coordinator, and an epoch that it gave."""
-    coordinator = Coordinator(
-        uuid.uuid4().hex, {"bootstrap_servers": broker.bootstrap_servers}, Encoding(), topic(), 60_000
-    )
+    coordinator = Coordinator(uuid.uuid4().hex, {"bootstrap_servers": broker.bootstrap_servers}, topic(), 60_000)
     producer = OpenTransactionRepair(coordinator, None).fence(Deadline(60))
     yield coordinator, producer
     coordinator.end(producer, False, Deadline(60))

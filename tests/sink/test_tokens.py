@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pyspark import cloudpickle
 
-from exactly_once_kafka.executors.settings import TokenProvider
 from exactly_once_kafka.kafka_client import cluster as cluster_module
 from exactly_once_kafka.kafka_client.cluster import end_connections, kept_cluster
+from exactly_once_kafka.kafka_client.settings import TokenProvider
 from exactly_once_kafka.tokens import KeptToken, with_kept_tokens
 
 OIDC = {
