@@ -8,8 +8,8 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from exactly_once_kafka import command
-from exactly_once_kafka.command import main
+from exactly_once_kafka import __main__ as command
+from exactly_once_kafka.__main__ import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.options import producer_settings

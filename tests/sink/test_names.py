@@ -8,7 +8,7 @@ import sys
 import pytest
 from sqlalchemy import MetaData
 
-from exactly_once_kafka.command import main
+from exactly_once_kafka.__main__ import main
 from exactly_once_kafka.marker_topic import topic_for
 from exactly_once_kafka.names import check_case
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink

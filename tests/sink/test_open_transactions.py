@@ -16,7 +16,7 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 from kafka.protocol.metadata import MetadataRequest
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.command import main
+from exactly_once_kafka.__main__ import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import OutcomeUnknown
 from exactly_once_kafka.executors.write_task import WriteTask

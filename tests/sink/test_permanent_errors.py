@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from exactly_once_kafka.command import main
+from exactly_once_kafka.__main__ import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, select
 
-from exactly_once_kafka.command import main
+from exactly_once_kafka.__main__ import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.plan import PLANNED, spelled

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.__main__ import main
 from exactly_once_kafka.batch_sink import DeliveredBatch
-from exactly_once_kafka.command import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.driver_transport import DriverTransport
 from exactly_once_kafka.producer import PendingProducer
