@@ -146,9 +146,9 @@ class BatchSink(ABC):
             with self._turns_lock:
                 turn = self._turns.setdefault(self._place, threading.RLock())
             with turn:
-                now = DeliveredBatch(self.query.run, batch, rows, self.goes_to)
+                now = DeliveredBatch(batch.batch_id, rows, self.goes_to)
                 if (last := self._delivered.get(self._place)) is not None:
-                    self._reject_split_batch(last, now)
+                    self._reject_split_batch(batch, last, now)
                 outer, self._under_way = self._under_way, now
                 try:
                     yield
@@ -191,15 +191,17 @@ class BatchSink(ABC):
         """
         return self._last is not None and self._place is not None and self._delivered.get(self._place) is self._last
 
-    def _reject_split_batch(self, last: DeliveredBatch, now: DeliveredBatch) -> None:
-        refuses = f"sink {self.name!r} refuses batch {now.batch.batch_id} of query {now.batch.query_id}: "
-        if last.goes_elsewhere(now):
+    def _reject_split_batch(self, batch: Batch, last: DeliveredBatch, now: DeliveredBatch) -> None:
+        if last.batch_id != now.batch_id:
+            return
+        refuses = f"sink {self.name!r} refuses batch {batch.batch_id} of query {batch.query_id}: "
+        if last.goes_to != now.goes_to:
             raise SinkRefused(
                 f"{refuses}a sink of the same name received it before, for {last.goes_to}; this one is for "
                 f"{now.goes_to}. The marker of that name says that the batch is done, so the batch would be missing "
                 "here. Give each sink a name of its own, and the query a new checkpoint: a new name begins with batch 0"
             )
-        if last.is_other_part(now):
+        if last.has_other_rows_than(now):
             raise SinkRefused(
                 f"{refuses}the sink received other rows of it before. Call the sink once with all rows of a batch, as "
                 "a union; or use sinks of different names. The other rows of this batch cannot be recovered: its "
@@ -243,7 +245,7 @@ class BatchSink(ABC):
 
 
 class DeliveredBatch(NamedTuple):
-    """A batch as a run of its query delivered it to a sink: its rows and their destination.
+    """A batch as one run of its query delivered it to a sink: its rows and their destination.
 
     A batch may be delivered twice with the same rows for the same destination. Anything else would be lost:
 
@@ -256,28 +258,19 @@ class DeliveredBatch(NamedTuple):
             ExactlyOnceKafkaSink("orders", "audit", …)(rows, batch_id)  # it is done under this name
     """
 
-    run: str
-    batch: Batch
+    batch_id: int
     rows: DataFrame
-    goes_to: str = ""
+    goes_to: str
 
-    def is_other_part(self, later: DeliveredBatch) -> bool:
-        """Tell whether `later` is the same batch with rows that are computed differently."""
-        if not self.is_same_batch(later) or self.rows is later.rows:
+    def has_other_rows_than(self, later: DeliveredBatch) -> bool:
+        """Tell whether the rows of `later`, of the same batch, are computed differently."""
+        if self.rows is later.rows:
             return False
         try:
             # sameSemantics ignores the names of columns: key AS value, value AS key would count as the same.
             return self.rows.columns != later.rows.columns or not self.rows.sameSemantics(later.rows)
         except Py4JError:
             return True
-
-    def goes_elsewhere(self, later: DeliveredBatch) -> bool:
-        """Tell whether `later` is the same batch for another destination."""
-        return self.is_same_batch(later) and self.goes_to != later.goes_to
-
-    def is_same_batch(self, later: DeliveredBatch) -> bool:
-        mine, others = self.batch, later.batch
-        return (self.run, mine.query_id, mine.batch_id) == (later.run, others.query_id, others.batch_id)
 
 
 # Spark keeps a foreachBatch function until the JVM's garbage collector frees its query. Until then, a process that runs
