@@ -51,19 +51,19 @@ class Spool:
         self._error: OSError | None = None
         self.spilled = 0  # bytes that went through the file
 
-    def put(self, batch: pyarrow.RecordBatch) -> None:
+    def put(self, arrow_batch: pyarrow.RecordBatch) -> None:
         """Add a batch. Raises Closed if nobody will read it."""
-        size = batch.nbytes
+        size = arrow_batch.nbytes
         with self._changed:
             if self._closed:
                 raise Closed
             in_memory = self._held + size <= self._limit or not self._waiting
             if in_memory:
                 self._held += size
-                self._waiting.append(batch)
+                self._waiting.append(arrow_batch)
                 self._changed.notify()
         if not in_memory:
-            self._write(batch)
+            self._write(arrow_batch)
 
     def finish(self) -> None:
         """Say that no batch will follow."""
@@ -73,8 +73,8 @@ class Spool:
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
         """Yield the batches as they come, until the last. Raises OSError if the file could not be written."""
-        while (batch := self._take()) is not None:
-            yield batch
+        while (arrow_batch := self._take()) is not None:
+            yield arrow_batch
 
     def close(self) -> None:
         """Discard the batches that were not read."""
@@ -84,13 +84,13 @@ class Spool:
             if self._file:
                 self._file.close()
 
-    def _write(self, batch: pyarrow.RecordBatch) -> None:
-        message = batch.serialize()
+    def _write(self, arrow_batch: pyarrow.RecordBatch) -> None:
+        message = arrow_batch.serialize()
         with self._changed:
             if self._closed:
                 raise Closed
             try:
-                self._schema = batch.schema
+                self._schema = arrow_batch.schema
                 if self._file is None:
                     self._file = tempfile.TemporaryFile(prefix="exactly-once-kafka-", buffering=0)  # noqa: SIM115
                 _write_all(self._file.fileno(), message, self.end_of_file)
@@ -111,11 +111,11 @@ class Spool:
                 raise self._error
             if not self._waiting:
                 return None
-            batch = self._waiting.popleft()
-            if isinstance(batch, _OnDisk):
-                return self._read(batch)
-            self._held -= batch.nbytes
-            return batch
+            arrow_batch = self._waiting.popleft()
+            if isinstance(arrow_batch, _OnDisk):
+                return self._read(arrow_batch)
+            self._held -= arrow_batch.nbytes
+            return arrow_batch
 
     def _read(self, place: _OnDisk) -> pyarrow.RecordBatch:
         assert self._file
@@ -202,9 +202,9 @@ def _explained() -> Iterator[None]:
 def _drain(file: IO[bytes], spool: Spool, failures: list[Exception]) -> None:
     try:
         # The last element is not a batch: it is the order of the batches.
-        for batch in ArrowCollectSerializer().load_stream(file):  # type: ignore[no-untyped-call]
-            if isinstance(batch, pyarrow.RecordBatch):
-                spool.put(batch)
+        for arrow_batch in ArrowCollectSerializer().load_stream(file):  # type: ignore[no-untyped-call]
+            if isinstance(arrow_batch, pyarrow.RecordBatch):
+                spool.put(arrow_batch)
     except Closed:
         pass
     except Exception as error:

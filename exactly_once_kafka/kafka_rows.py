@@ -95,15 +95,15 @@ class BatchRows:
 
         A failure counts as "too many": if the query itself fails, it fails again when all rows are computed.
         """
-        computed, rows, size = list[pyarrow.RecordBatch](), 0, 0
+        computed, count, size = list[pyarrow.RecordBatch](), 0, 0
         with (
             contextlib.suppress(PySparkException, Py4JError, BatchFailed),
-            contextlib.closing(ArrowRows(self._needed().limit(most + 1))) as batches,
+            contextlib.closing(ArrowRows(self._needed().limit(most + 1))) as arrow_batches,
         ):
-            for batch in batches:
-                computed.append(batch)
-                rows, size = rows + batch.num_rows, size + batch.nbytes
-                if rows > most or size > IN_MEMORY:
+            for arrow_batch in arrow_batches:
+                computed.append(arrow_batch)
+                count, size = count + arrow_batch.num_rows, size + arrow_batch.nbytes
+                if count > most or size > IN_MEMORY:
                     return
             self._computed = computed
 
@@ -116,11 +116,11 @@ class BatchRows:
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
         self.begin()
         with contextlib.closing(self):
-            for batch in self._computed or ():
-                if any(type in BYTES_OF for type in batch.schema.types):
-                    arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in batch.columns]
-                    batch = pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names)
-                yield batch
+            for arrow_batch in self._computed or ():
+                if any(type in BYTES_OF for type in arrow_batch.schema.types):
+                    arrays = [array.cast(BYTES_OF.get(array.type, array.type)) for array in arrow_batch.columns]
+                    arrow_batch = pyarrow.RecordBatch.from_arrays(arrays, arrow_batch.schema.names)
+                yield arrow_batch
 
     @property
     def begun(self) -> bool:
@@ -138,7 +138,7 @@ def _columns(rows: DataFrame, topic: str | None) -> list[str]:
 
 
 def kafka_rows(
-    batches: Iterable[pyarrow.RecordBatch], topic: str | None, tags: Tags = ()
+    arrow_batches: Iterable[pyarrow.RecordBatch], topic: str | None, tags: Tags = ()
 ) -> Iterator[Iterable[KafkaRow]]:
     """Yield the rows of each Arrow batch. If `topic` is given, all rows go there.
 
@@ -146,15 +146,15 @@ def kafka_rows(
     the number of all rows. Raises ValueError for a null that a Kafka record cannot have.
     """
     of_all, count = list(tags), 0
-    for batch, is_last in with_is_last(batch for batch in batches if batch.num_rows):
-        count += batch.num_rows
-        columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    for arrow_batch, is_last in with_is_last(arrow_batches):
+        count += arrow_batch.num_rows
+        columns = {name: arrow_batch.column(name).to_pylist() for name in arrow_batch.schema.names}
         topics = itertools.repeat(topic) if topic else map(topic_of_row, columns["topic"])
         keys = columns.get("key") or itertools.repeat(None)
         partitions: Iterable[int] = itertools.repeat(-1)
         if "partition" in columns:
             partitions = (-1 if p is None else p for p in columns["partition"])
-        headers: list[Headers | None] = [of_all or None] * batch.num_rows
+        headers: list[Headers | None] = [of_all or None] * arrow_batch.num_rows
         if "headers" in columns:
             headers = [_pairs(of_row) + of_all for of_row in columns["headers"]]
         if is_last and of_all:
@@ -162,12 +162,13 @@ def kafka_rows(
         yield zip(topics, columns["value"], keys, partitions, headers, strict=False)
 
 
-def with_is_last(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
-    """Yield each batch and whether it is the last one."""
-    waiting = next(batches, None)
-    for batch in batches:
+def with_is_last(arrow_batches: Iterable[pyarrow.RecordBatch]) -> Iterator[tuple[pyarrow.RecordBatch, bool]]:
+    """Yield each batch that has rows, and whether it is the last one."""
+    filled = (each for each in arrow_batches if each.num_rows)
+    waiting = next(filled, None)
+    for arrow_batch in filled:
         yield waiting, False
-        waiting = batch
+        waiting = arrow_batch
     if waiting is not None:
         yield waiting, True
 

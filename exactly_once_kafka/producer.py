@@ -148,7 +148,7 @@ ONE_SLICE = 0.1  # seconds
 
 
 def send_rows(
-    rows: BatchRows,
+    data: BatchRows,
     producer: Producer,
     deadline: Deadline,
     tags: Tags = (),
@@ -167,9 +167,9 @@ def send_rows(
             failures.append(_at(record.topic(), error))
 
     count = 0
-    with contextlib.closing(rows):
-        for batch in kafka_rows(rows, rows.topic, tags):
-            for topic_of_row, value, key, partition, headers in batch:
+    with contextlib.closing(data):
+        for records in kafka_rows(data, data.topic, tags):
+            for topic_of_row, value, key, partition, headers in records:
                 count += 1
                 # Only failures are reported (a callback for each row would cost more than the row), so a row that has
                 # left the queue was acknowledged.
@@ -191,7 +191,7 @@ def send_rows(
                         ) from error
             producer.poll(0)  # calls `failed`, so that a failure is raised before the rest is computed
             _raise_first(failures)
-    acknowledged(producer, count, failures, deadline, [rows.topic] if rows.topic else [])
+    acknowledged(producer, count, failures, deadline, [data.topic] if data.topic else [])
     if count and after_first:
         after_first()
     return count

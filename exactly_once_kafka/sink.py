@@ -127,16 +127,16 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         check_columns(rows, self.topic)
-        with self._at_work(), self._busy, contextlib.closing(BatchRows(rows, self.topic)) as batches:
+        with self._at_work(), self._busy, contextlib.closing(BatchRows(rows, self.topic)) as data:
             try:
                 if self._transport is not None:
-                    self._transport.prepare(batches)
+                    self._transport.prepare(data)
                 batch = self.batch_of(rows, batch_id)
                 with self.turn(batch, rows), self._explaining_failures(batch) as deadline:
                     transport = self.transport_for(rows.sparkSession, deadline)
                     if not self.published_last:
                         transport.forget_epoch()
-                    transport.start(batch, batches, self.query, deadline, self.in_rows(batch))
+                    transport.start(batch, data, self.query, deadline, self.in_rows(batch))
                     self.publish(batch, transport)
             except Exception:
                 if self._transport is not None:

@@ -54,14 +54,14 @@ class KafkaTransport(Transport):
     def __init__(self, store: MarkerStore, batch_headers: bool):
         self.store, self._batch_headers = store, batch_headers
 
-    def prepare(self, rows: BatchRows) -> None:
+    def prepare(self, data: BatchRows) -> None:
         """Let Spark start to compute the rows for the driver, if it is likely that the driver will write them."""
 
     def start(
-        self, batch: Batch, rows: BatchRows, query: RunningQuery, deadline: Deadline, in_rows: Callable[[], object]
+        self, batch: Batch, data: BatchRows, query: RunningQuery, deadline: Deadline, in_rows: Callable[[], object]
     ) -> None:
         """Note the batch whose steps come next. `in_rows` is called when the first rows are acknowledged."""
-        self.batch, self.data, self._query, self.deadline, self.in_rows = batch, rows, query, deadline, in_rows
+        self.batch, self.data, self._query, self.deadline, self.in_rows = batch, data, query, deadline, in_rows
 
     def look(self) -> Marker | None:
         """Return the last committed marker; before batch 0, create its topic if there is none.

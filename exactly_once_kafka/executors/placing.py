@@ -76,7 +76,7 @@ SLOWER = 2  # times: computing the rows may take so much longer without a shuffl
 WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
 
 PartitionsOf = Callable[[str], int]
-Batches = Iterator[pyarrow.RecordBatch]
+ArrowBatches = Iterator[pyarrow.RecordBatch]
 
 
 class PartitionRows(NamedTuple):
@@ -88,7 +88,7 @@ class PartitionRows(NamedTuple):
 
 
 def repartition_for_kafka(
-    rows: DataFrame, topic: str | None, partitions: int, writers: int, assign: Callable[[Batches], Batches]
+    rows: DataFrame, topic: str | None, partitions: int, writers: int, assign: Callable[[ArrowBatches], ArrowBatches]
 ) -> DataFrame:
     """Return the rows so that all rows of a Kafka partition are in one partition of Spark's.
 
@@ -118,29 +118,29 @@ def _at_once(rows: DataFrame) -> int:
     return min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
 
 
-def gathered(batches: Batches) -> Batches:
+def gathered(arrow_batches: ArrowBatches) -> ArrowBatches:
     """Join small batches to MOST_RECORDS rows or LARGEST bytes at least: a small one takes as long to write."""
-    waiting, rows, size = list[pyarrow.RecordBatch](), 0, 0
-    for batch in batches:
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= MOST_RECORDS or size >= LARGEST:
+    waiting, count, size = list[pyarrow.RecordBatch](), 0, 0
+    for arrow_batch in arrow_batches:
+        waiting.append(arrow_batch)
+        count, size = count + arrow_batch.num_rows, size + arrow_batch.nbytes
+        if count >= MOST_RECORDS or size >= LARGEST:
             yield from _joined(waiting)
-            waiting, rows, size = [], 0, 0
+            waiting, count, size = [], 0, 0
     yield from _joined(waiting)
 
 
-def _joined(batches: list[pyarrow.RecordBatch]) -> Batches:
-    if batches:
-        yield from pyarrow.Table.from_batches(batches).combine_chunks().to_batches()
+def _joined(arrow_batches: list[pyarrow.RecordBatch]) -> ArrowBatches:
+    if arrow_batches:
+        yield from pyarrow.Table.from_batches(arrow_batches).combine_chunks().to_batches()
 
 
 def with_writers(
-    batches: Batches, topic: str | None, partitions_of: PartitionsOf, spread: int, writers: int
-) -> Batches:
+    arrow_batches: ArrowBatches, topic: str | None, partitions_of: PartitionsOf, spread: int, writers: int
+) -> ArrowBatches:
     """Add to each row its Kafka partition and the number of the task that writes it."""
-    for batch in batches:
-        for placed in split(batch, topic, partitions_of, spread):
+    for arrow_batch in arrow_batches:
+        for placed in split(arrow_batch, topic, partitions_of, spread):
             writer = (zlib.crc32(placed.topic.encode()) + placed.partition) % writers
             rows = placed.rows
             if "partition" in rows.schema.names:
@@ -151,13 +151,13 @@ def with_writers(
 
 
 def split(
-    batch: pyarrow.RecordBatch, topic: str | None, partitions_of: PartitionsOf, spread: int
+    arrow_batch: pyarrow.RecordBatch, topic: str | None, partitions_of: PartitionsOf, spread: int
 ) -> Iterator[PartitionRows]:
     """Yield the rows of each Kafka partition, in their order. Rows without key and partition go to `spread`.
 
     Raises ValueError for a row without a topic.
     """
-    for name, rows in _by_topic(batch, topic):
+    for name, rows in _by_topic(arrow_batch, topic):
         partitions = _partitions(rows, partitions_of(name), spread)
         present = np.unique(partitions)
         for number in present:
@@ -165,13 +165,13 @@ def split(
             yield PartitionRows(name, int(number), chosen)
 
 
-def _by_topic(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
+def _by_topic(arrow_batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
     if topic:
-        yield topic, batch
+        yield topic, arrow_batch
         return
-    topics = batch.column("topic")
+    topics = arrow_batch.column("topic")
     for name in pyarrow.compute.unique(topics):
-        yield topic_of_row(name.as_py()), batch.filter(pyarrow.compute.equal(topics, name))
+        yield topic_of_row(name.as_py()), arrow_batch.filter(pyarrow.compute.equal(topics, name))
 
 
 def _partitions(rows: pyarrow.RecordBatch, count: int, spread: int) -> npt.NDArray[np.int32]:

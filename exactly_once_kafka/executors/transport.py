@@ -26,7 +26,7 @@ from pyspark.sql.functions import expr
 from exactly_once_kafka.arrow_rows import IN_MEMORY
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import IncompleteWrite
-from exactly_once_kafka.executors.placing import Batches, gathered, repartition_for_kafka
+from exactly_once_kafka.executors.placing import ArrowBatches, gathered, repartition_for_kafka
 from exactly_once_kafka.executors.report import (
     AGAIN,
     MISSING,
@@ -140,14 +140,14 @@ class ExecutorsTransport(KafkaTransport):
     def has_epoch(self) -> bool:
         return self._lease is not None and self._lease.is_usable
 
-    def prepare(self, rows: BatchRows) -> None:
+    def prepare(self, data: BatchRows) -> None:
         if self.has_epoch and self.next_batch.is_for_driver:
-            rows.begin()
+            data.begin()
 
     def start(
-        self, batch: Batch, rows: BatchRows, query: RunningQuery, deadline: Deadline, in_rows: Callable[[], object]
+        self, batch: Batch, data: BatchRows, query: RunningQuery, deadline: Deadline, in_rows: Callable[[], object]
     ) -> None:
-        super().start(batch, rows, query, deadline, in_rows)
+        super().start(batch, data, query, deadline, in_rows)
         self._tags = self.tags()
         self._silence: Deadline | None = None  # limits repeated attempts; None until the first attempt has ended
         self._open = False
@@ -169,13 +169,13 @@ class ExecutorsTransport(KafkaTransport):
     def read_marker(self) -> Marker | None:
         assert self._lease is not None
         lease, last = self._lease, self._lease.given_by
-        self._producer = lease.producer
+        self._producer_id = lease.producer
         if last is None:
             return super().read_marker()
-        self._producer = self._repair.ended(
+        self._producer_id = self._repair.ended(
             last.producer, True, lease.producer, self.deadline.restarted(), last.wrote, itself=last.by_driver
         )
-        self._lease = replace(lease, producer=self._producer)
+        self._lease = replace(lease, producer=self._producer_id)
         return last.marker
 
     def rows(self) -> bool:
@@ -198,8 +198,8 @@ class ExecutorsTransport(KafkaTransport):
         return True
 
     def abort(self) -> None:
-        following = self.coordinator.end(self._producer, False, self.deadline.restarted())
-        self._producer = self._repair.ended(self._producer, False, following, self.deadline.restarted())
+        following = self.coordinator.end(self._producer_id, False, self.deadline.restarted())
+        self._producer_id = self._repair.ended(self._producer_id, False, following, self.deadline.restarted())
 
     def marker(self) -> None:
         if self._marking is None:
@@ -210,17 +210,17 @@ class ExecutorsTransport(KafkaTransport):
 
     def commit(self) -> None:
         self._open = False  # from here on, only Kafka knows whether it is committed
-        self._following = self.coordinator.end(self._producer, True, self.deadline.restarted())
+        self._following = self.coordinator.end(self._producer_id, True, self.deadline.restarted())
 
     def next_epoch(self) -> None:
-        published = Published(Marker.of(self.batch), self._producer, self._wrote, self._by_driver)
+        published = Published(Marker.of(self.batch), self._producer_id, self._wrote, self._by_driver)
         self._lease = EpochLease(self._following, time.monotonic(), published)
 
     def give_up(self, seconds: float) -> None:
         if self._open:
             self._open = False
             with contextlib.suppress(KafkaException, TimeoutError):  # the next epoch does it
-                self.coordinator.end(self._producer, False, Deadline(seconds))
+                self.coordinator.end(self._producer_id, False, Deadline(seconds))
         self.forget_epoch()
 
     def forget_epoch(self) -> None:
@@ -235,20 +235,20 @@ class ExecutorsTransport(KafkaTransport):
         self._repair.disconnect()
 
     def _encode_marker(self, rows_before: int) -> EncodedBatch:
-        return self.coordinator.encoded(Marker.of(self.batch), self._producer, rows_before)
+        return self.coordinator.encoded(Marker.of(self.batch), self._producer_id, rows_before)
 
     def _task(self) -> WriteTask:
-        rows, seconds = self.data, self.deadline.seconds
-        parallelism = 1 if rows.begun else rows.rows.sparkSession.sparkContext.defaultParallelism
-        partitions = self.coordinator.partitions(rows.topic, self.deadline.restarted()) if rows.topic else parallelism
+        data, seconds = self.data, self.deadline.seconds
+        parallelism = 1 if data.begun else data.rows.sparkSession.sparkContext.defaultParallelism
+        partitions = self.coordinator.partitions(data.topic, self.deadline.restarted()) if data.topic else parallelism
         return WriteTask(
             self.coordinator.connection,
             self._encoding,
             self.coordinator.name,
-            self._producer,
-            rows.topic,
+            self._producer_id,
+            data.topic,
             self._tags,
-            seconds if rows.begun else min(seconds, KEEPS_CORE),
+            seconds if data.begun else min(seconds, KEEPS_CORE),
             spread=random.randrange(1 << 16),
             writers=min(partitions, parallelism),
             partitions=partitions,
@@ -264,12 +264,12 @@ class ExecutorsTransport(KafkaTransport):
             together = self._with_marker(gathered(iter(self.data)))
             return task.reported(lambda: task.write_all(self.coordinator.cluster, together, self.deadline.has_time))
 
-    def _with_marker(self, batches: Batches) -> Batches:
+    def _with_marker(self, arrow_batches: ArrowBatches) -> ArrowBatches:
         """Send the marker with the first rows, so that their partitions are enrolled at the same time."""
-        for batch in batches:
-            if batch.num_rows and self._encoded and not self._marking:
+        for arrow_batch in arrow_batches:
+            if arrow_batch.num_rows and self._encoded and not self._marking:
                 self._marking = self.coordinator.marking(self._encoded, self.deadline.restarted())
-            yield batch
+            yield arrow_batch
 
     def _write_by_executors(self) -> list[Report] | None:
         """Let the executors write, and return their reports; None if the rows must be written again.

@@ -20,7 +20,7 @@ from kafka.errors import KafkaError, SaslAuthenticationFailedError
 from pyspark import TaskContext
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors.placing import Batches, split, with_writers
+from exactly_once_kafka.executors.placing import ArrowBatches, split, with_writers
 from exactly_once_kafka.executors.report import (
     AGAIN,
     MISSING,
@@ -65,19 +65,19 @@ class WriteTask:
     writers: int
     partitions: int
 
-    def assign(self, batches: Batches) -> Batches:
+    def assign(self, arrow_batches: ArrowBatches) -> ArrowBatches:
         """Give each row its Kafka partition and its writer."""
         try:
             # For one topic there is no need to ask Kafka, which may not answer.
             partitions_of = self._as_the_driver if self.topic else self._partitions_of(self._cluster())
-            yield from with_writers(batches, self.topic, partitions_of, self._spread(), self.writers)
+            yield from with_writers(arrow_batches, self.topic, partitions_of, self._spread(), self.writers)
         except REPORTED as error:
             self._note(error)
             raise Unassigned(str(_report_of(error))) from error
 
-    def write(self, batches: Batches) -> Batches:
+    def write(self, arrow_batches: ArrowBatches) -> ArrowBatches:
         """Write all rows, and yield one row: the report, as JSON in the column `report`."""
-        report = self.reported(lambda: self._write_once(batches))
+        report = self.reported(lambda: self._write_once(arrow_batches))
         yield pyarrow.RecordBatch.from_arrays([one(str(report).encode()).cast(pyarrow.string())], ["report"])
 
     def reported(self, write: Callable[[], Report]) -> Report:
@@ -87,15 +87,15 @@ class WriteTask:
         except REPORTED as error:
             return _report_of(error)
 
-    def _write_once(self, batches: Batches) -> Report:
+    def _write_once(self, arrow_batches: ArrowBatches) -> Report:
         """Write all rows, in the first attempt only."""
-        filled = (batch for batch in batches if batch.num_rows)
+        filled = (each for each in arrow_batches if each.num_rows)
         first = next(filled, None)
         if not in_first_attempt(first):
             return Report(error=AGAIN)
         rows = itertools.chain([first] if first else [], filled)
         try:
-            written = self.write_all(self._cluster(), (batch.drop_columns(THREAD) for batch in rows))
+            written = self.write_all(self._cluster(), (each.drop_columns(THREAD) for each in rows))
             return replace(written, stage=cast(TaskContext, TaskContext.get()).stageId())
         except REPORTED as error:
             self._note(error)
@@ -112,29 +112,31 @@ class WriteTask:
         if isinstance(error, (TimeoutError, SaslAuthenticationFailedError)):
             end_connections(self.connection)
 
-    def write_all(self, cluster: Cluster, batches: Batches, look: Callable[[], object] = lambda: None) -> Report:
+    def write_all(
+        self, cluster: Cluster, arrow_batches: ArrowBatches, look: Callable[[], object] = lambda: None
+    ) -> Report:
         """Write all rows; `look` is called while it waits, and may raise.
 
         Raises KafkaError, TimeoutError, ValueError for a row that cannot be a record.
         """
         cluster.produces.forget()  # what is left of a task that failed
-        writers, rows, size = dict[tuple[str, int], PartitionWriter](), 0, 0
+        writers, count, size = dict[tuple[str, int], PartitionWriter](), 0, 0
         known_here = self._partitions_of(cluster)
         partitions_of = self._as_the_driver if self.topic else known_here
         tags, spread = self._tags(), self._spread()
-        for batch, is_last in with_is_last(batch for batch in batches if batch.num_rows):
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            parts = list(split(batch, self.topic, partitions_of, spread))
+        for arrow_batch, is_last in with_is_last(arrow_batches):
+            count, size = count + arrow_batch.num_rows, size + arrow_batch.nbytes
+            parts = list(split(arrow_batch, self.topic, partitions_of, spread))
             for n, (topic, partition, part) in enumerate(parts, 1):
                 if not 0 <= partition < max(known_here(topic, partition + 1), partitions_of(topic)):
                     raise NoSuchPartition(f"{topic}-{partition}")
                 if (topic, partition) not in writers:
                     writers[topic, partition] = PartitionWriter(cluster, self.transactional_id, topic, partition)
-                total = [("batch_rows", str(rows).encode())] if tags and is_last and n == len(parts) else []
+                total = [("batch_rows", str(count).encode())] if tags and is_last and n == len(parts) else []
                 self._add(writers[topic, partition], part, tags, total)
             send(cluster, list(writers.values()), self.seconds, look, MOST_WAITING)
         send(cluster, list(writers.values()), self.seconds, look)
-        return Report(rows, size, [(each.topic, each.partition, each.acknowledged) for each in writers.values()])
+        return Report(count, size, [(each.topic, each.partition, each.acknowledged) for each in writers.values()])
 
     def _add(self, writer: PartitionWriter, rows: pyarrow.RecordBatch, tags: TagBytes, total: TagBytes) -> None:
         """Encode rows of the writer's partition; the last of them gets `total` besides the `tags`."""

@@ -84,7 +84,7 @@ class Coordinator:
             producer_id=-1,
             producer_epoch=-1,
         )
-        return _producer(self.ask_once(request, deadline))
+        return _producer_id(self.ask_once(request, deadline))
 
     def end(self, producer: ProducerId, committed: bool, deadline: Deadline) -> ProducerId:
         """Commit or abort, and return the epoch of the next transaction. A repeated request has the same answer."""
@@ -95,7 +95,7 @@ class Coordinator:
             producer_epoch=producer.epoch,
             committed=committed,
         )
-        return _producer(self.retry(lambda: self.ask_once(request, deadline), deadline))
+        return _producer_id(self.retry(lambda: self.ask_once(request, deadline), deadline))
 
     def encoded(self, marker: Marker, producer: ProducerId, rows_before: int) -> EncodedBatch:
         """Return the marker as its record in a transaction that wrote `rows_before` to the marker's partition."""
@@ -132,7 +132,7 @@ class Coordinator:
         return answer
 
 
-def _producer(answer: Any) -> ProducerId:
+def _producer_id(answer: Any) -> ProducerId:
     return ProducerId(answer.producer_id, answer.producer_epoch)
 
 

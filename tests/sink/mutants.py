@@ -128,7 +128,7 @@ class NotHandedOut(Replaced):
 class EndsWithItsOwnEpoch(transport.ExecutorsTransport):
     def commit(self):
         super().commit()
-        self._following = self._producer
+        self._following = self._producer_id
 
 
 class EpochNotAdvanced(Replaced):
