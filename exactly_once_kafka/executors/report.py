@@ -26,7 +26,6 @@ from pyspark import SparkContext, TaskContext, cloudpickle
 from exactly_once_kafka.errors import IncompleteWrite
 from exactly_once_kafka.options import NO_ASSERTS
 
-MISSING = "MISSING: "
 NEEDED = "exactly_once_kafka|kafka|pyarrow|numpy|google_crc32c|confluent_kafka"
 SAID = (
     rf"^(?:ModuleNotFound|Import)Error: .*'(?:{NEEDED})\b.*",
@@ -58,7 +57,7 @@ def missing_in(error: str) -> str | None:
 
 def reporting(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     """Return `function`, which yields reports, pickled by value: if modules are missing there, it reports that."""
-    pickled, prefix = cloudpickle.dumps(function), MISSING  # type: ignore[no-untyped-call]
+    pickled, failed = cloudpickle.dumps(function), LACKING  # type: ignore[no-untyped-call]
 
     def call(batches: Any) -> Iterator[Any]:
         import json
@@ -69,7 +68,7 @@ def reporting(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Itera
         try:
             write = pickle.loads(pickled)
         except ImportError as error:
-            report = {"error": f"{prefix}{type(error).__name__}: {error}"}
+            report = {"failed": failed, "error": f"{type(error).__name__}: {error}"}
             yield pyarrow.RecordBatch.from_pylist([{"report": json.dumps(report)}])
             return
         yield from write(batches)
@@ -121,8 +120,12 @@ def ran_again(spark: SparkContext, stages: Set[int | None]) -> bool | None:
     return None
 
 
-AGAIN = "a task was run again"
-TIMED_OUT = "TimeoutError: "
+# Why a task has failed.
+AGAIN = "again"  # Spark ran it again
+LACKING = "lacking"  # its executor lacks something that it needs to write
+SILENT = "silent"  # Kafka did not answer
+BAD_ROW = "bad row"  # a row cannot be a record
+BY_KAFKA = "by Kafka"  # with a code
 
 
 class Unassigned(Exception):
@@ -133,25 +136,16 @@ class Unassigned(Exception):
 class Report:
     """`size`: bytes of the rows in Arrow; `written`: [topic, partition, records acknowledged] for each partition.
 
-    `code`: Kafka's error code, or None. `stage`: Spark's id of the task's stage.
+    `failed`: why the task failed, if it did; `error` says more, and `code` is Kafka's. `stage`: Spark's id of the stage.
     """
 
     rows: int = 0
     size: int = 0
     written: list[tuple[str, int, int]] = field(default_factory=list)
+    failed: str = ""
     error: str = ""
     code: int | None = None
     stage: int | None = None
-
-    @property
-    def timed_out(self) -> bool:
-        """Tell whether the task gave up because Kafka was silent."""
-        return self.error.startswith(TIMED_OUT)
-
-    @property
-    def lacking(self) -> str | None:
-        """Return what the executor lacks that it needs to write, if anything."""
-        return self.error.removeprefix(MISSING) if self.error.startswith(MISSING) else None
 
     @classmethod
     def parse(cls, text: str) -> Report:
@@ -173,7 +167,7 @@ def counted(reports: Sequence[Report]) -> int:
     Raises a task's error, as KafkaException, ValueError or TimeoutError; and IncompleteWrite if a task was run again,
     two wrote to one partition, or a row is missing.
     """
-    for report in sorted(reports, key=lambda each: each.error == AGAIN):  # an error with a cause of its own goes first
+    for report in sorted(reports, key=lambda each: each.failed == AGAIN):  # an error with a cause of its own goes first
         _raise(report)
     written = [(topic, partition) for report in reports for topic, partition, _ in report.written]
     if len(set(written)) < len(written):
@@ -186,12 +180,14 @@ def counted(reports: Sequence[Report]) -> int:
 
 
 def _raise(report: Report) -> None:
-    if report.code is not None:
+    if report.failed == BY_KAFKA:
         raise KafkaException(KafkaError(report.code, report.error))
-    if report.error == AGAIN:
+    if report.failed == AGAIN:
         why = "Spark ran a task of the batch again; why it failed before is in Spark's log"
         raise IncompleteWrite(f"{why}. Its rows might have been written twice")
-    if report.error.startswith("ValueError: "):
-        raise ValueError(report.error.removeprefix("ValueError: "))
-    if report.error:
-        raise TimeoutError(report.error.removeprefix(TIMED_OUT))
+    if report.failed == BAD_ROW:
+        raise ValueError(report.error)
+    if report.failed == SILENT:
+        raise TimeoutError(report.error)
+    if report.failed:
+        raise IncompleteWrite(report.error)

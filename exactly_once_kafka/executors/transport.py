@@ -29,7 +29,8 @@ from exactly_once_kafka.errors import IncompleteWrite
 from exactly_once_kafka.executors.placing import ArrowBatches, gathered, repartition_for_kafka
 from exactly_once_kafka.executors.report import (
     AGAIN,
-    MISSING,
+    LACKING,
+    SILENT,
     THREAD,
     THREAD_OF_FIRST_ROW,
     Report,
@@ -280,18 +281,18 @@ class ExecutorsTransport(KafkaTransport):
         rows = self.data.rows
         reports = _written(self._task(), rows)
         self._silence = self._silence or self.deadline.restarted()
-        if any(report.timed_out for report in reports) and self._silence.has_time():
+        if any(report.failed == SILENT for report in reports) and self._silence.has_time():
             return None
-        if lacking := next((report.lacking for report in reports if report.lacking), None):
-            LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self.store.name, lacking)
+        if lacking := [report.error for report in reports if report.failed == LACKING]:
+            LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self.store.name, lacking[0])
             self.next_batch.executors_can = False
             return None
-        return [*reports, Report(error=AGAIN)] if _ran_again(reports, rows) else reports
+        return [*reports, Report(failed=AGAIN)] if _ran_again(reports, rows) else reports
 
 
 def _ran_again(reports: list[Report], rows: DataFrame) -> bool:
     """Tell whether Spark ran tasks again, if all reports are good. Raises IncompleteWrite if that is not known."""
-    if not reports or any(report.error for report in reports):
+    if not reports or any(report.failed for report in reports):
         return False
     again = ran_again(rows.sparkSession.sparkContext, {report.stage for report in reports})
     if again is None and not all(report.rows for report in reports):  # tasks with rows can tell themselves
@@ -310,5 +311,5 @@ def _written(task: WriteTask, rows: DataFrame) -> list[Report]:
             return [report]
         if (lacking := missing_in(str(error))) is None:
             raise
-        return [Report(error=MISSING + lacking)]
+        return [Report(failed=LACKING, error=lacking)]
     return [Report.parse(row.report) for row in answers]

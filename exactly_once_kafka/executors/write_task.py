@@ -23,7 +23,10 @@ from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.executors.placing import ArrowBatches, split, with_writers
 from exactly_once_kafka.executors.report import (
     AGAIN,
-    MISSING,
+    BAD_ROW,
+    BY_KAFKA,
+    LACKING,
+    SILENT,
     THREAD,
     MissingDependency,
     Report,
@@ -92,7 +95,7 @@ class WriteTask:
         filled = (each for each in arrow_batches if each.num_rows)
         first = next(filled, None)
         if not in_first_attempt(first):
-            return Report(error=AGAIN)
+            return Report(failed=AGAIN)
         rows = itertools.chain([first] if first else [], filled)
         try:
             written = self.write_all(self._cluster(), (each.drop_columns(THREAD) for each in rows))
@@ -183,8 +186,10 @@ class WriteTask:
 
 
 def _report_of(error: Exception) -> Report:
-    if isinstance(error, MissingDependency):
-        return Report(error=f"{MISSING}{error}")
     if isinstance(error, KafkaError):
-        return Report(error=str(error), code=code_of(error))
-    return Report(error=f"{type(error).__name__}: {error}")
+        return Report(failed=BY_KAFKA, error=str(error), code=code_of(error))
+    if isinstance(error, MissingDependency):
+        return Report(failed=LACKING, error=str(error))
+    if isinstance(error, TimeoutError):
+        return Report(failed=SILENT, error=str(error))
+    return Report(failed=BAD_ROW, error=str(error))
