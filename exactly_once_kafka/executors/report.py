@@ -136,7 +136,7 @@ class Unassigned(Exception):
 class Report:
     """`size`: bytes of the rows in Arrow; `written`: [topic, partition, records acknowledged] for each partition.
 
-    `failed`: why the task failed, if it did; `error` says more, and `code` is Kafka's. `stage`: Spark's id of the stage.
+    `failed`: why the task failed, if it did; `error` says more, `code` is Kafka's. `stage`: Spark's id of the stage.
     """
 
     rows: int = 0
