@@ -1,7 +1,8 @@
 """All rows pass through the driver, into librdkafka's transactional producer. Works with any Kafka from 2.5 on.
 
-librdkafka cannot get a new epoch for an existing producer (its issue 5423), so each batch needs a new producer. It is
-created in the background while Spark computes the batch, because creating it may take half a second.
+Kafka 4.0 and later can give a producer a new epoch with every commit (KIP-890), but librdkafka does not ask for that
+yet (its issue 5423), so each batch needs a new producer. It is created in the background while Spark computes the
+batch, because creating it may take half a second.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Transactional producers of librdkafka: get an epoch in the background, send rows until acknowledged, commit.
-
-Kafka 4.0 and later can give a producer a new epoch with every commit (KIP-890), but librdkafka does not ask for that
-yet (its issue 5423). Until then, a new epoch needs a new producer.
-"""
+"""Transactional producers of librdkafka: get an epoch in the background, send rows until acknowledged, commit."""
 
 from __future__ import annotations
 

@@ -16,9 +16,6 @@ Guarantee: however often the query crashes and restarts from its checkpoint, eac
 visible to `isolation.level=read_committed` consumers exactly once, all together or not at all. If a replay
 computes other rows than the first run did, still only one version is ever visible.
 
-The marker says which batch was published last, and its plan. It is a record in a compacted topic, so it does not
-expire: a query may be stopped for any time.
-
 Limitations: consumers must read with read_committed; the checkpoint must survive; the source must still hold the
 offsets being replayed; results and marker must be in one cluster. If the marker and the checkpoint do not match, the
 sink refuses the batch. Spark Connect is not supported: the sink runs in the driver's process.

@@ -1,8 +1,9 @@
 """The reports of tasks on executors, and the driver's check of them: it may commit only if no row is missing.
 
-A task must be the only one that ever wrote to its Kafka partitions in this transaction. So a task that Spark runs again
-writes nothing and reports that. A task whose executor lacks this library, or something that it needs, reports that too:
-after an exception Spark would run the task again, perhaps on an executor that has the library.
+A task must be the only one that ever wrote to its Kafka partitions in this transaction. So a task that Spark runs
+again, alone or with its stage, writes nothing and reports that: the driver then aborts, and the batch is repeated. A
+task whose executor lacks this library, or something that it needs, reports that too: after an exception Spark would run
+the task again, perhaps on an executor that has the library.
 
 Spark tells Python the attempt number of the task. That of the stage is only in the name of the thread that computes the
 rows: "Executor task launch worker for task 0.0 in stage 2.1 (TID 3)". A column of each task's first row has this name.

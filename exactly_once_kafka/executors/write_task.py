@@ -1,10 +1,6 @@
-"""The task on an executor that writes its rows into the driver's transaction.
+"""The task on an executor that writes its rows into the driver's transaction, and reports what it wrote.
 
-A task must be the only one that ever wrote to its Kafka partitions in this transaction. So a task that Spark runs
-again, alone or with its stage, writes nothing and reports that: the driver then aborts, and the whole batch is
-repeated.
-
-A task reports its failure, too: after an exception Spark would run it again.
+It does not raise its failure but reports it, too: after an exception Spark would run it again.
 """
 
 from __future__ import annotations
