@@ -11,10 +11,10 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.errors import OutcomeUnknown, explain
+from exactly_once_kafka.errors import NO_ANSWER_YET, OutcomeUnknown, explain
 from exactly_once_kafka.kafka_client.open_transactions import ensure_transaction_ended
 from exactly_once_kafka.marker_store import MarkerStore, Unreadable
-from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopicUnsafe, topic_for
+from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.options import producer_settings, require_asserts
 from exactly_once_kafka.plan import goes_back, plan_of, shown
 from exactly_once_kafka.producer import PendingProducer

@@ -26,6 +26,21 @@ FENCED = {
 }
 NO_SUCH_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
+CANNOT_CONNECT = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
+# A coordinator or leader is being elected or has moved to another broker; or a transaction with an offset of the group
+# is open; or nobody answered.
+NO_ANSWER_YET = {
+    KafkaError._TIMED_OUT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+}
 
 
 class SinkRefused(RuntimeError):
@@ -284,6 +299,37 @@ def why_unknown(producer: Producer, topic: str, error: KafkaError) -> KafkaError
         with contextlib.suppress(KafkaException):
             return producer.list_topics(topic, timeout=ONE_ANSWER).topics[topic].error or error
     return error
+
+
+class Refusal:
+    """Records why a client cannot connect, which a timeout does not say: `note` is a client's `error_cb`.
+
+    It refers to nothing else, because a client and its callback refer to each other: whatever the callback refers to
+    would stay, with the client's threads, until Python's garbage collector finds that cycle.
+    """
+
+    def __init__(self) -> None:
+        self._heard: KafkaError | None = None
+        self._all_down = False
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why the client cannot connect, or None. One wrong address does not count while another may work."""
+        return self._heard if self._all_down else None
+
+    def note(self, error: KafkaError) -> None:
+        if error.code() in CANNOT_CONNECT:
+            self._heard = error
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._all_down = True
+
+    def ask_again(self) -> None:
+        """Forget the last error: librdkafka tries again, and reports again."""
+        self._heard = None
+
+    def let_in(self) -> None:
+        """Note that a broker has answered."""
+        self._heard, self._all_down = None, False
 
 
 class AbsenceTimer:

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from exactly_once_kafka.arrow_rows import IN_MEMORY, ArrowRows
 from exactly_once_kafka.errors import BatchFailed
-from exactly_once_kafka.names import check_case, check_topic
+from exactly_once_kafka.names import check_topic
 
 Tags = Sequence[tuple[str, str]]
 Headers = list[tuple[str, Any]]
@@ -37,7 +37,7 @@ BYTES_OF = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.
 def check_columns(rows: DataFrame, topic: str | None) -> None:
     """Raise ValueError unless the rows can be Kafka records. The types are those that Spark's own writer accepts."""
     types = {field.name: field.dataType for field in rows.schema.fields}
-    check_case(tuple(types))
+    check_case(types)
     needed = ["value"] if topic else ["value", "topic"]
     for column in needed:
         if column not in types:
@@ -52,6 +52,15 @@ def check_columns(rows: DataFrame, topic: str | None) -> None:
     if headers is not None and not _are_headers(headers):
         wanted = "array<struct<key:string,value:binary>>"
         raise ValueError(f"column 'headers' must be {wanted}, and is {headers.simpleString()}: cast it")
+
+
+def check_case(columns: Iterable[str]) -> None:
+    """Raise ValueError for a column that differs from one of Kafka's in case only: for Spark, it would be the same."""
+    for column in columns:
+        if column not in AS_BYTES and column.lower() in AS_BYTES:
+            raise ValueError(
+                f"column {column!r} would not reach Kafka, where it is {column.lower()!r}: rename it, or drop it"
+            )
 
 
 def _expect(

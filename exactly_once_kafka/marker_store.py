@@ -19,8 +19,8 @@ from typing import Any, cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from exactly_once_kafka.deadline import SLICE, Deadline, QueryStopped
-from exactly_once_kafka.errors import NO_SUCH_TOPIC, Absence, root_error, with_operation
-from exactly_once_kafka.marker_topic import NO_ANSWER_YET, MarkerTopic, MarkerTopicUnsafe, Refusal
+from exactly_once_kafka.errors import NO_ANSWER_YET, NO_SUCH_TOPIC, Absence, Refusal, root_error, with_operation
+from exactly_once_kafka.marker_topic import MarkerTopic, MarkerTopicUnsafe
 from exactly_once_kafka.options import connection_settings
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.producer import aborting_on_failure, acknowledged, commit

@@ -22,26 +22,11 @@ from confluent_kafka.admin import (
 )
 
 from exactly_once_kafka.deadline import SLICE, Deadline
-from exactly_once_kafka.errors import NO_SUCH_TOPIC, is_permanent, with_operation
+from exactly_once_kafka.errors import NO_ANSWER_YET, NO_SUCH_TOPIC, Refusal, is_permanent, with_operation
 from exactly_once_kafka.names import check_name, check_topic
 
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}  # Kafka compacts only old segments
 
-# A coordinator or leader is being elected or has moved to another broker; or a transaction with an offset of the group
-# is open; or nobody answered.
-NO_ANSWER_YET = {
-    KafkaError._TIMED_OUT,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.UNSTABLE_OFFSET_COMMIT,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-}
-NO_ENTRY = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
 NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 # What to do if Kafka does not create the topic; {create} is the command that does it by hand.
@@ -53,10 +38,7 @@ BY_HAND = {
         "Start as many brokers as default.replication.factor says, or create it yourself, with as many replicas as "
         "there are brokers: {create} --replication-factor 1"
     ),
-    **dict.fromkeys(
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
-        "Allow this user to CREATE it, or have it created: {create}",
-    ),
+    **dict.fromkeys(NOT_ALLOWED, "Allow this user to CREATE it, or have it created: {create}"),
 }
 OTHERWISE = (
     "Create it yourself, with the settings that Kafka accepts (cleanup.policy=compact is necessary): {create}; or "
@@ -85,37 +67,6 @@ def topic_for(name: str, given: str | None) -> str:
     except ValueError as error:
         raise ValueError(f"{error}. Choose another name, or give the sink a marker_topic") from None
     return topic
-
-
-class Refusal:
-    """Records why a client cannot connect, which a timeout does not say: `note` is a client's `error_cb`.
-
-    It refers to nothing else, because a client and its callback refer to each other: whatever the callback refers to
-    would stay, with the client's threads, until Python's garbage collector finds that cycle.
-    """
-
-    def __init__(self) -> None:
-        self._heard: KafkaError | None = None
-        self._all_down = False
-
-    @property
-    def error(self) -> KafkaError | None:
-        """Why the client cannot connect, or None. One wrong address does not count while another may work."""
-        return self._heard if self._all_down else None
-
-    def note(self, error: KafkaError) -> None:
-        if error.code() in NO_ENTRY:
-            self._heard = error
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._all_down = True
-
-    def ask_again(self) -> None:
-        """Forget the last error: librdkafka tries again, and reports again."""
-        self._heard = None
-
-    def let_in(self) -> None:
-        """Note that a broker has answered."""
-        self._heard, self._all_down = None, False
 
 
 class MarkerTopic:

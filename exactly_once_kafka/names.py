@@ -1,4 +1,4 @@
-"""Checks of the names of sinks, topics and columns; most are made when the sink is created.
+"""Checks of the names of sinks and topics; most are made when the sink is created.
 
 A sink's name becomes a transactional id, a consumer group, a record's key and a file in the checkpoint. librdkafka
 treats "" as no name at all and aborts the interpreter; it ignores what follows a NUL.
@@ -10,7 +10,6 @@ import re
 import unicodedata
 from urllib.parse import quote
 
-COLUMNS = ("value", "key", "headers", "partition", "topic")  # of rows that are to be Kafka records
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 LONGEST = 249  # characters, as a file in the checkpoint has them: there %20 stands for a space
 UNSEEN = ("Cc", "Cs")  # Unicode's categories of control characters and of lone surrogates, which UTF-8 cannot hold
@@ -49,12 +48,3 @@ def check_topic(what: str, topic: object) -> None:
             f"{what} is {topic!r:.300}, which is not a name of a Kafka topic: expected up to {LONGEST} of the "
             "characters A-Z, a-z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
         )
-
-
-def check_case(columns: tuple[str, ...]) -> None:
-    """Raise ValueError for a column that differs from one of COLUMNS in case only: for Spark, it would be the same."""
-    for column in columns:
-        if column not in COLUMNS and column.lower() in COLUMNS:
-            raise ValueError(
-                f"column {column!r} would not reach Kafka, where it is {column.lower()!r}: rename it, or drop it"
-            )

@@ -11,9 +11,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from exactly_once_kafka.deadline import SLICE, Deadline, seconds_to_abort
-from exactly_once_kafka.errors import Absence, OutcomeUnknown, why_unknown
+from exactly_once_kafka.errors import Absence, OutcomeUnknown, Refusal, why_unknown
 from exactly_once_kafka.kafka_rows import BatchRows, Tags, kafka_rows
-from exactly_once_kafka.marker_topic import Refusal
 
 # After so long, Kafka may have forgotten an epoch (transactional.id.expiration.ms), or closed its connections. For a
 # query that was idle for minutes, the time for another epoch does not matter.

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import MetaData
 
 from exactly_once_kafka.__main__ import main
+from exactly_once_kafka.kafka_rows import check_case
 from exactly_once_kafka.marker_topic import topic_for
-from exactly_once_kafka.names import check_case
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.pipeline.sinks.database_sink import IP_COUNT, DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink
