@@ -229,8 +229,17 @@ class BatchSink(ABC):
 
     def release(self) -> None:
         """Release what the sink keeps for the next batch, if its query has ended; a later query creates it again."""
-        if self.has_ended:
-            self.forget_delivered()
+        if not self._busy.acquire(blocking=False):  # a batch is with it
+            return
+        try:
+            if self.has_ended:
+                self.forget_delivered()
+                self._close()
+        finally:
+            self._busy.release()
+
+    def _close(self) -> None:  # noqa: B027  a sink need not have any
+        """Close clients and connections. A later batch opens new ones."""
 
     def refusal(self, batch: Batch, found: str) -> SinkRefused:
         """Return the error that says what was found, what was expected, and what to do."""

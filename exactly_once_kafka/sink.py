@@ -24,7 +24,6 @@ sink refuses the batch. Spark Connect is not supported: the sink runs in the dri
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,7 +113,6 @@ class ExactlyOnceKafkaSink(BatchSink):
         self._batch_headers = batch_headers
         self._store = MarkerStore(name, topic_for(name, marker_topic), bootstrap_servers, self._settings)
         self._transport: KafkaTransport | None = None
-        self._calls, self._entrance = 0, threading.Lock()
         where = f"topic {topic!r}" if topic else "the topic that each row names"
         self.goes_to = f"{where} at {bootstrap_servers}, with its marker in {self._store.topic.name!r}"
         self.to_do = (
@@ -124,7 +122,7 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         check_columns(rows, self.topic)
-        with self._at_work(), self._busy, contextlib.closing(BatchRows(rows, self.topic)) as data:
+        with self._busy, contextlib.closing(BatchRows(rows, self.topic)) as data:
             try:
                 if self._transport is not None:
                     self._transport.prepare(data)
@@ -154,13 +152,9 @@ class ExactlyOnceKafkaSink(BatchSink):
         if self._transport is not None:
             self._transport.stop_asking()
 
-    def release(self) -> None:
-        """Close clients and connections, unless a batch is being published."""
-        with self._entrance:
-            if self._calls == 0 and self.has_ended:
-                self.forget_delivered()
-                if self._transport is not None:
-                    self._transport.close()
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
 
     def transport_for(self, spark: SparkSession, deadline: Deadline) -> KafkaTransport:
         """Return the transport; choose it at the first call. Raises KafkaException, TimeoutError, QueryStopped."""
@@ -235,13 +229,3 @@ class ExactlyOnceKafkaSink(BatchSink):
             forget_refused(self._settings)
             self._store.disconnect()  # its clients would go on with the old one
         return by_token(self._settings)
-
-    @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
-        with self._entrance:
-            self._calls += 1
-        try:
-            yield
-        finally:
-            with self._entrance:
-                self._calls -= 1
