@@ -38,6 +38,7 @@ READER = {
     "enable.sparse.connections": False,
 }
 FIELDS = {"batch_id", "query_id", "plan"}
+WHY_LATE = "Kafka does not answer, or a transaction of another sink that shares the topic is still open"
 
 
 class Unreadable(MarkerTopicUnsafe):
@@ -128,14 +129,15 @@ class MarkerStore:
                         raise KafkaException(self._refusal.error)
                     absence.look()
                     if not deadline.has_time():
-                        raise TimeoutError(f"the marker in topic {self.topic.name!r} could not be read: {self._why()}")
+                        raise TimeoutError(f"the marker in topic {self.topic.name!r} could not be read: {WHY_LATE}")
                     continue
                 self._refusal.let_in()
                 offset = cast(int, message.offset())
                 if error := message.error():
                     # The end of what is decided. The end of the topic came with the same answer, or a later one.
                     if error.code() == KafkaError._PARTITION_EOF:
-                        if undecided or offset >= max(least, self._shown_end(consumer, partition)):
+                        _, end = consumer.get_watermark_offsets(partition, cached=True)
+                        if undecided or offset >= max(least, end):
                             self._position = offset
                             return
                     elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # it is another topic by now
@@ -164,7 +166,7 @@ class MarkerStore:
                     return 0
                 if not deadline.has_time():
                     raise TimeoutError(
-                        f"the end of topic {self.topic.name!r} could not be found: {self._why()} ({error})"
+                        f"the end of topic {self.topic.name!r} could not be found: {WHY_LATE} ({error})"
                     ) from error
                 time.sleep(SLICE)
                 timeout = min(2 * timeout, MOST_SLICES)
@@ -177,19 +179,12 @@ class MarkerStore:
             return consumer.list_topics(self.topic.name, timeout=LONG_SLICE).topics[self.topic.name].error is not None
         return False
 
-    def _shown_end(self, consumer: Consumer, partition: TopicPartition) -> int:
-        """Return the end that Kafka's last answer showed."""
-        return int(consumer.get_watermark_offsets(partition, cached=True)[1])
-
     def _reader(self) -> Consumer:
         if self._consumer is None:
             self._consumer = Consumer({**self._connection, **READER, "group.id": self.name})
             with contextlib.suppress(KafkaException):  # finds the leader half a second earlier
                 self._consumer.list_topics(self.topic.name, timeout=SLICE)
         return self._consumer
-
-    def _why(self) -> str:
-        return "Kafka does not answer, or a transaction of another sink that shares the topic is still open"
 
     def _note(self, message: Message) -> None:
         try:
