@@ -15,7 +15,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaException
 from py4j.protocol import Py4JJavaError
@@ -41,7 +41,7 @@ from exactly_once_kafka.executors.report import (
 )
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
-from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter
+from exactly_once_kafka.kafka_client.partition_writer import PartitionWriter
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.kafka_client.settings import Encoding
 from exactly_once_kafka.kafka_rows import BatchRows, as_bytes
@@ -89,27 +89,28 @@ class NextBatch:
 KEEPS_CORE = 10
 
 
-@dataclass(frozen=True)
-class Published:
-    """What the last commit published: the marker, and where its producer wrote how many rows."""
+@dataclass
+class Transaction:
+    """A transaction, and what is known of it so far. In Kafka, its first record begins it."""
 
-    marker: Marker
     producer: ProducerId
-    wrote: dict[tuple[str, int], int]
-    by_driver: bool
+    by_driver: bool = False
+    wrote: dict[tuple[str, int], int] = field(default_factory=dict)  # topic, partition -> rows
+    marking: PartitionWriter | None = None  # once the marker is on its way
 
 
 @dataclass(frozen=True)
 class EpochLease:
     """The producer id and epoch of the next transaction.
 
-    `given_by`: the commit that gave it, if it was one. Then the marker need not be read: a driver that has changed it
-    since has a newer epoch, and Kafka refuses this one.
+    `after`, `marker`: the transaction whose commit gave it, and the marker in that. Then the marker need not be read: a
+    driver that has changed it since has a newer epoch, and Kafka refuses this one.
     """
 
     producer: ProducerId
     since: float
-    given_by: Published | None = None
+    after: Transaction | None = None
+    marker: Marker | None = None
 
     @property
     def is_usable(self) -> bool:
@@ -151,15 +152,7 @@ class ExecutorsTransport(KafkaTransport):
         super().start(batch, data, query, deadline, in_rows)
         self._tags = self.tags()
         self._silence: Deadline | None = None  # limits repeated attempts; None until the first attempt has ended
-        self._open = False
-        self._begin_transaction()
-
-    def _begin_transaction(self) -> None:
-        """Reset what is known of the transaction. In Kafka, its first record begins it."""
-        self._encoded: EncodedBatch | None = None  # the marker, once it is encoded
-        self._marking: PartitionWriter | None = None  # once it is on its way
-        self._wrote: dict[tuple[str, int], int] = {}  # topic, partition -> rows
-        self._by_driver = False
+        self._transaction: Transaction | None = None  # None as long as there is nothing to abort
 
     def fence(self) -> None:
         self._lease = EpochLease(self._repair.fence(self.deadline.restarted()), time.monotonic())
@@ -169,59 +162,59 @@ class ExecutorsTransport(KafkaTransport):
 
     def read_marker(self) -> Marker | None:
         assert self._lease is not None
-        lease, last = self._lease, self._lease.given_by
-        self._producer_id = lease.producer
+        lease, last = self._lease, self._lease.after
         if last is None:
             return super().read_marker()
-        self._producer_id = self._repair.ended(
+        producer = self._repair.ended(
             last.producer, True, lease.producer, self.deadline.restarted(), last.wrote, itself=last.by_driver
         )
-        self._lease = replace(lease, producer=self._producer_id)
-        return last.marker
+        self._lease = replace(lease, producer=producer)
+        return lease.marker
 
     def rows(self) -> bool:
-        self._lease, self._open = None, True
-        self._begin_transaction()
+        assert self._lease is not None
+        self._transaction = transaction = Transaction(self._lease.producer)
+        self._lease = None  # one transaction per epoch
         if self.next_batch.is_for_driver:
             self.data.begin()
         elif self.next_batch.to_try > 0 and self._silence is None:
             self.data.begin_if_few(self.next_batch.to_try)
         # If Spark computes the rows for the driver already, the executors must not compute them as well.
-        self._by_driver = self.data.begun
-        reports = [self._write_as_driver()] if self._by_driver else self._write_by_executors()
+        transaction.by_driver = self.data.begun
+        task = self._task(transaction.producer)
+        reports = [self._write_as_driver(task)] if transaction.by_driver else self._write_by_executors(task)
         if reports is None:
             return False
         count = counted(reports)
-        self._wrote = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
+        transaction.wrote = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
         self.next_batch.comes_after(count, sum(each.size for each in reports))
         if count:
             self.in_rows()
         return True
 
     def abort(self) -> None:
-        following = self.coordinator.end(self._producer_id, False, self.deadline.restarted())
-        self._producer_id = self._repair.ended(self._producer_id, False, following, self.deadline.restarted())
+        producer = self._under_way.producer
+        following = self.coordinator.end(producer, False, self.deadline.restarted())
+        following = self._repair.ended(producer, False, following, self.deadline.restarted())
+        self._lease, self._transaction = EpochLease(following, time.monotonic()), None
 
     def marker(self) -> None:
-        if self._marking is None:
-            rows_before = self._wrote.get((self.coordinator.marker_topic, 0), 0)  # rows may go there
-            encoded = self._encoded or self._encode_marker(rows_before)
-            self._marking = self.coordinator.marking(encoded, self.deadline.restarted())
-        self.coordinator.marked(self._marking, self.deadline.restarted())
+        marking = self._under_way.marking or self._mark()
+        self.coordinator.marked(marking, self.deadline.restarted())
 
     def commit(self) -> None:
-        self._open = False  # from here on, only Kafka knows whether it is committed
-        self._following = self.coordinator.end(self._producer_id, True, self.deadline.restarted())
+        committed, self._transaction = self._under_way, None  # from here on, only Kafka knows whether it is committed
+        following = self.coordinator.end(committed.producer, True, self.deadline.restarted())
+        self._following = EpochLease(following, time.monotonic(), committed, Marker.of(self.batch))
 
     def next_epoch(self) -> None:
-        published = Published(Marker.of(self.batch), self._producer_id, self._wrote, self._by_driver)
-        self._lease = EpochLease(self._following, time.monotonic(), published)
+        self._lease = self._following
 
     def give_up(self, seconds: float) -> None:
-        if self._open:
-            self._open = False
+        if self._transaction is not None:
             with contextlib.suppress(KafkaException, TimeoutError):  # the next epoch does it
-                self.coordinator.end(self._producer_id, False, Deadline(seconds))
+                self.coordinator.end(self._transaction.producer, False, Deadline(seconds))
+            self._transaction = None
         self.forget_epoch()
 
     def forget_epoch(self) -> None:
@@ -235,10 +228,12 @@ class ExecutorsTransport(KafkaTransport):
         super().close()
         self._repair.disconnect()
 
-    def _encode_marker(self, rows_before: int) -> EncodedBatch:
-        return self.coordinator.encoded(Marker.of(self.batch), self._producer_id, rows_before)
+    @property
+    def _under_way(self) -> Transaction:
+        assert self._transaction is not None
+        return self._transaction
 
-    def _task(self) -> WriteTask:
+    def _task(self, producer: ProducerId) -> WriteTask:
         data, seconds = self.data, self.deadline.seconds
         parallelism = 1 if data.begun else data.rows.sparkSession.sparkContext.defaultParallelism
         partitions = self.coordinator.partitions(data.topic, self.deadline.restarted()) if data.topic else parallelism
@@ -246,7 +241,7 @@ class ExecutorsTransport(KafkaTransport):
             self.coordinator.connection,
             self._encoding,
             self.coordinator.name,
-            self._producer_id,
+            producer,
             data.topic,
             self._tags,
             seconds if data.begun else min(seconds, KEEPS_CORE),
@@ -255,31 +250,40 @@ class ExecutorsTransport(KafkaTransport):
             partitions=partitions,
         )
 
-    def _write_as_driver(self) -> Report:
+    def _write_as_driver(self, task: WriteTask) -> Report:
         """Write all rows from this process, as a task would."""
-        task = self._task()
         with contextlib.closing(self.data):
-            if task.topic not in (None, self.coordinator.marker_topic):
-                # No row can come before the marker in its partition: encode it while Spark computes.
-                self._encoded = self._encode_marker(rows_before=0)
-            together = self._with_marker(gathered(iter(self.data)))
-            return task.reported(lambda: task.write_all(self.coordinator.cluster, together, self.deadline.has_time))
+            arrow_batches = gathered(iter(self.data))
+            if task.topic not in (None, self.coordinator.marker_topic):  # no row can come before the marker
+                arrow_batches = self._with_marker(arrow_batches)
+            return task.reported(
+                lambda: task.write_all(self.coordinator.cluster, arrow_batches, self.deadline.has_time)
+            )
 
     def _with_marker(self, arrow_batches: ArrowBatches) -> ArrowBatches:
         """Send the marker with the first rows, so that their partitions are enrolled at the same time."""
         for arrow_batch in arrow_batches:
-            if arrow_batch.num_rows and self._encoded and not self._marking:
-                self._marking = self.coordinator.marking(self._encoded, self.deadline.restarted())
+            if arrow_batch.num_rows and self._under_way.marking is None:
+                self._mark()
             yield arrow_batch
 
-    def _write_by_executors(self) -> list[Report] | None:
+    def _mark(self) -> PartitionWriter:
+        """Begin to write the marker, behind the rows that were written to its partition."""
+        transaction = self._under_way
+        rows_before = transaction.wrote.get((self.coordinator.marker_topic, 0), 0)  # rows may go there
+        transaction.marking = self.coordinator.marking(
+            Marker.of(self.batch), transaction.producer, rows_before, self.deadline.restarted()
+        )
+        return transaction.marking
+
+    def _write_by_executors(self, task: WriteTask) -> list[Report] | None:
         """Let the executors write, and return their reports; None if the rows must be written again.
 
         That is so if Kafka did not answer a task and there is time left for the batch; or, then by the driver, if an
         executor lacks something that it needs to write.
         """
         rows = self.data.rows
-        reports = _written(self._task(), rows)
+        reports = _written(task, rows)
         self._silence = self._silence or self.deadline.restarted()
         if any(report.failed == SILENT for report in reports) and self._silence.has_time():
             return None

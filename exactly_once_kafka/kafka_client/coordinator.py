@@ -97,17 +97,13 @@ class Coordinator:
         )
         return _producer_id(self.retry(lambda: self.ask_once(request, deadline), deadline))
 
-    def encoded(self, marker: Marker, producer: ProducerId, rows_before: int) -> EncodedBatch:
-        """Return the marker as its record in a transaction that wrote `rows_before` to the marker's partition."""
+    def marking(self, marker: Marker, producer: ProducerId, rows_before: int, deadline: Deadline) -> PartitionWriter:
+        """Begin to write the marker in a transaction that wrote `rows_before` to its partition; return its writer."""
+        self.partitions(self.marker_topic, deadline)  # finds the leader
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
         rows = pyarrow.RecordBatch.from_arrays([one(each) for each in record.values()], list(record))
-        return EncodedBatch(encode(rows, producer, rows_before, int(time.time() * 1000)), 1)
-
-    def marking(self, encoded: EncodedBatch, deadline: Deadline) -> PartitionWriter:
-        """Begin to write the marker in the transaction, and return its writer."""
-        self.partitions(self.marker_topic, deadline)  # finds the leader
         writer = PartitionWriter(self.cluster, self.name, self.marker_topic, 0)
-        writer.add(encoded)
+        writer.add(EncodedBatch(encode(rows, producer, rows_before, int(time.time() * 1000)), 1))
         with _as_client_errors():
             writer.step()
         return writer

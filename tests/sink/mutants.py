@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -127,8 +128,9 @@ class NotHandedOut(Replaced):
 
 class EndsWithItsOwnEpoch(transport.ExecutorsTransport):
     def commit(self):
+        producer = self._under_way.producer
         super().commit()
-        self._following = self._producer_id
+        self._following = replace(self._following, producer=producer)
 
 
 class EpochNotAdvanced(Replaced):
@@ -144,11 +146,11 @@ class ForgetsSilence(WriteTask):
 
 
 class WritesAgainAtOnce(transport.ExecutorsTransport):
-    def _task(self):
-        return ForgetsSilence(**vars(super()._task()))
+    def _task(self, producer):
+        return ForgetsSilence(**vars(super()._task(producer)))
 
     def abort(self):
-        pass
+        self._lease = transport.EpochLease(self._under_way.producer, time.monotonic())
 
 
 class SilenceNotAborted(Replaced):

@@ -7,6 +7,7 @@ import uuid
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import (
@@ -23,6 +24,7 @@ from exactly_once_kafka.kafka_client import partition_writer
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
+from exactly_once_kafka.kafka_client.record_batch import ProducerId, encode
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.waiting import eventually
 
@@ -36,12 +38,17 @@ def transaction(broker, topic):
     coordinator.end(producer, False, Deadline(60))
 
 
+def one_row(producer: ProducerId) -> EncodedBatch:
+    row = pyarrow.RecordBatch.from_pylist([{"value": b"a row"}])
+    return EncodedBatch(encode(row, producer, 0, int(time.time() * 1000)), 1)
+
+
 @pytest.mark.long
 def test_rows_that_took_long_to_compute_are_not_taken_for_a_silent_kafka(transaction):
     coordinator, producer = transaction
     coordinator.partitions(coordinator.marker_topic, Deadline(60))
     writer = PartitionWriter(coordinator.cluster, coordinator.name, coordinator.marker_topic, 0)
-    writer.add(coordinator.encoded(Marker(0, "query", "{}"), producer, 0))
+    writer.add(one_row(producer))
     writer.heard -= 3600  # while the next rows were computed
     send(coordinator.cluster, [writer], 60, lambda: None)
     assert writer.acknowledged == 1
@@ -50,7 +57,7 @@ def test_rows_that_took_long_to_compute_are_not_taken_for_a_silent_kafka(transac
 @pytest.mark.long
 def test_an_answer_that_came_while_something_else_was_waited_for_is_taken_at_once(transaction):
     coordinator, producer = transaction
-    writer = coordinator.marking(coordinator.encoded(Marker(0, "query", "{}"), producer, 0), Deadline(60))
+    writer = coordinator.marking(Marker(0, "query", "{}"), producer, 0, Deadline(60))
     assert writer.idle > 0
     while not writer._answers[0].is_done:
         coordinator.cluster.wait(writer.idle)
@@ -71,7 +78,7 @@ def test_partition_that_is_gone_is_not_waited_for(broker, transaction, topic, pa
     if partitions:
         admin.create_topics([NewTopic(to, partitions, 1)])[to].result(30)
     writer = PartitionWriter(coordinator.cluster, coordinator.name, to, 2)
-    writer.add(coordinator.encoded(Marker(0, "query", "{}"), producer, 0))
+    writer.add(one_row(producer))
     with pytest.raises(UnknownTopicOrPartitionError, match=rf"{to}-2 no longer exists"):
         send(coordinator.cluster, [writer], 60, lambda: None)
 
