@@ -166,12 +166,13 @@ class ExactlyOnceKafkaSink(BatchSink):
         """Return the transport for `writers`, or the driver's if executors cannot write with this Kafka or Spark."""
         # Imported here, because it takes a while, and not every program that imports the sink uses it.
         from exactly_once_kafka.driver_transport import DriverTransport
-        from exactly_once_kafka.kafka_client.open_transactions import repair_of
+        from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair, repair_of
         from exactly_once_kafka.kafka_client.settings import Encoding, encoding_of
 
         store, by_executors = self._store, self.writers == "executors"
         store.topic.id(deadline)  # by librdkafka, whose errors say better than kafka-python's why it cannot connect
-        why, encoding, repair = "", Encoding(), None
+        why, encoding = "", Encoding()
+        repair: OpenTransactionRepair | None = None
         if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
             why = "spark.speculation is on, and would run tasks twice that write"
         try:
