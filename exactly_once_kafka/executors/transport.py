@@ -166,7 +166,7 @@ class ExecutorsTransport(KafkaTransport):
         if last is None:
             return super().read_marker()
         producer = self._repair.ended(
-            last.producer, True, lease.producer, self.deadline.restarted(), last.wrote, itself=last.by_driver
+            last.producer, True, lease.producer, self.deadline.restarted(), last.wrote, leaders_known=last.by_driver
         )
         self._lease = replace(lease, producer=producer)
         return lease.marker

@@ -67,13 +67,13 @@ class OpenTransactionScanner:
         cluster: Cluster,
         partitions: Collection[Partition] | None,
         deadline: Deadline,
-        itself: bool = False,
+        leaders_known: bool = False,
     ) -> dict[Partition, int]:
         """Return those of the partitions, or of all, in which the producer has a transaction open, and its epoch there.
 
-        `itself`: this client has written to the partitions, so the leaders that it knows can be asked.
+        `leaders_known`: this client has written to the partitions, so the leaders that it knows can be asked.
         """
-        leaders = self._known(cluster, partitions) if itself and partitions is not None else None
+        leaders = self._known(cluster, partitions) if leaders_known and partitions is not None else None
         if leaders is None:
             leaders = self._leaders(cluster, partitions, deadline)
         seen = {each: leader for each, leader in leaders.items() if each[0] not in self._unseen}
@@ -223,17 +223,17 @@ class OpenTransactionRepair:
         following: ProducerId,
         deadline: Deadline,
         wrote: Collection[Partition] | None = None,
-        itself: bool = False,
+        leaders_known: bool = False,
     ) -> ProducerId:
         """Make sure that the complete transaction of `producer` has ended in each partition that it `wrote` to.
 
         Return the epoch to continue with: `following`, which its end gave, or a newer one if something was still open.
-        Without `wrote`, look everywhere. `itself`: this process wrote there, and so knows the leaders.
+        Without `wrote`, look everywhere. `leaders_known`: this process wrote there.
         """
         last = Last(producer, "CompleteCommit" if committed else "CompleteAbort")
         partitions = None if wrote is None else {*wrote, (self.coordinator.marker_topic, 0)}
         with self._alone():
-            found = self._remaining(last, partitions, deadline, itself)
+            found = self._remaining(last, partitions, deadline, leaders_known)
             return self._end(last, found, following, deadline) if found else following
 
     def disconnect(self) -> None:
@@ -299,12 +299,12 @@ class OpenTransactionRepair:
         return producer
 
     def _remaining(
-        self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, itself: bool = False
+        self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, leaders_known: bool = False
     ) -> list[Partition]:
         """Return the partitions in which the transaction is open although it is complete."""
 
         def remaining() -> list[Partition]:
-            if not self._open(last, partitions, deadline, itself):
+            if not self._open(last, partitions, deadline, leaders_known):
                 return []
             self._last_at_rest(deadline)
             return self._open(last, partitions, deadline)
@@ -341,10 +341,10 @@ class OpenTransactionRepair:
         return last
 
     def _open(
-        self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, itself: bool = False
+        self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, leaders_known: bool = False
     ) -> list[Partition]:
         """Return the partitions, of these or of all, with `last` open. Raises OutcomeUnknown if an older one is."""
-        found = self._scanner.of(last.producer.id, self.coordinator.cluster, partitions, deadline, itself)
+        found = self._scanner.of(last.producer.id, self.coordinator.cluster, partitions, deadline, leaders_known)
         if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > last.ahead]:
             raise OutcomeUnknown(_where(older))
         return list(found)
