@@ -75,6 +75,10 @@ class MarkerStore:
         self._consumer = None
         self.topic.disconnect()
 
+    def forget(self) -> None:
+        """Forget what was read: the next read begins at the beginning of the topic, which may be another by then."""
+        self._position, self._last, self._no_marker = OFFSET_BEGINNING, None, None
+
     def is_gone(self, deadline: Deadline) -> bool:
         """Tell whether Kafka says that the marker's topic does not exist."""
         with contextlib.suppress(KafkaException, TimeoutError, MarkerTopicUnsafe, QueryStopped):
@@ -91,7 +95,7 @@ class MarkerStore:
         try:
             self._read_on(deadline, undecided)
         except BaseException:
-            self._forget()
+            self.forget()
             raise
         if self._no_marker:
             raise Unreadable(self._no_marker, self._last)
@@ -141,7 +145,7 @@ class MarkerStore:
                             self._position = offset
                             return
                     elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # it is another topic by now
-                        self._forget()
+                        self.forget()
                         consumer.assign([TopicPartition(self.topic.name, 0, self._position)])
                     # librdkafka looks for the group's coordinator, of which nothing is asked, and may be refused.
                     elif error.code() not in (*NO_ANSWER_YET, KafkaError.GROUP_AUTHORIZATION_FAILED):
@@ -195,9 +199,6 @@ class MarkerStore:
                 f"record {message.offset()} of the marker's topic {self.topic.name!r}, the newest with the key "
                 f"{self.name!r}, is not a marker: {error}{before}"
             )
-
-    def _forget(self) -> None:
-        self._position, self._last, self._no_marker = OFFSET_BEGINNING, None, None
 
 
 def value_of(marker: Marker) -> str:

@@ -131,6 +131,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                     transport = self.transport_for(rows.sparkSession, deadline)
                     if not self.published_last:
                         transport.forget_epoch()
+                        self._store.forget()
                     transport.start(batch, data, self.query, deadline, self.in_rows(batch))
                     self.publish(batch, transport)
             except Exception:

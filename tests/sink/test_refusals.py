@@ -271,6 +271,19 @@ def test_marker_that_was_set_back_between_two_runs_of_a_sink_counts(copy, sink_f
 
 
 @pytest.mark.bench
+def test_marker_topic_made_anew_between_two_runs_of_a_sink_is_read_from_its_beginning(copy, sink_for, admin):
+    """It ends where the deleted one ended: what is in it was not read yet, even so."""
+    sink = sink_for()
+    crash(copy, sink, "before_rows", 2)
+    delete_marker_topic(admin, sink)
+    adopted = ["--batch", "1", "--checkpoint", str(copy.checkpoint), "--bootstrap-servers", copy.servers]
+    assert main(["adopt", sink.name, *adopted]) == 0
+    crash(copy, sink_for(to=sink.topic), "after_commit", 2)
+    copy(sink)
+    assert copy.published(sink) == ALL
+
+
+@pytest.mark.bench
 def test_sink_goes_on_after_a_run_in_another_process(copy, sink_for):
     sink = sink_for(OfAnotherDriver)
     crash(copy, sink, "before_checkpoint", 0)
@@ -285,7 +298,7 @@ def test_reader_of_a_shared_marker_topic_waits_for_what_others_have_open(copy, s
     one, two = sink_for(marker_topic=shared), sink_for(marker_topic=shared, writers="driver")
     crash(copy, one, "after_commit", 0)
     marker = one._store.read(Deadline(30))
-    one._store._forget()
+    one._store.forget()
     producer = PendingProducer(two._settings).take(Deadline(30))
     producer.begin_transaction()
     two._store.send(marker, producer, Deadline(30))
