@@ -181,7 +181,7 @@ def counted(reports: Sequence[Report]) -> int:
 
 
 def _raise(report: Report) -> None:
-    if report.failed == BY_KAFKA:
+    if report.failed == BY_KAFKA and report.code is not None:
         raise KafkaException(KafkaError(report.code, report.error))
     if report.failed == AGAIN:
         why = "Spark ran a task of the batch again; why it failed before is in Spark's log"
