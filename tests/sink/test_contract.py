@@ -168,7 +168,7 @@ def points_of(steps) -> list[str]:
 def crashes(sink) -> list[list[str]]:
     """Return each point that a batch may pass, behind those at which it is to be crashed before to get there.
 
-    A batch has an epoch where the one before it went well, and none after a crash.
+    A batch has an epoch where the one before it was published in the same run, and none after a crash.
     """
     epochs = isinstance(sink, ExactlyOnceKafkaSink)
     ways = [
@@ -195,7 +195,7 @@ def test_crash_before_and_after_each_step_neither_loses_nor_doubles(copy, kind, 
 
     with sink.points.armed(*faults) as struck:
         Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
-    assert struck == faults
+    assert set(struck) == set(faults)  # in another order where the batch before was only drained, and left no epoch
     assert kind.published(sink) == EVERY
 
 
