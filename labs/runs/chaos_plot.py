@@ -47,10 +47,10 @@ def plot_chaos(report: ChaosReport) -> Axes:
 
 
 def _name_the_end(ax: Axes, report: ChaosReport) -> None:
-    """Label the dotted line: after it, only faults that the plan must still inject may strike."""
+    """Label the dotted line: after it, only faults that the plan still requires may strike."""
     end = 60 * report.plan.minutes
     late = max([end, *(sample.seconds for sample in report.samples)]) < 1.3 * end  # no room to the right of it
-    text = f"the plan's {end:g} s are over" + (", only what it owes still strikes" if report.plan.least else "")
+    text = f"the plan's {end:g} s are over" + (": now only faults that it still requires" if report.plan.least else "")
     place: dict[str, Any] = {"xytext": (-5, 0), "ha": "right"} if late else {"xytext": (5, 0), "ha": "left"}
     between = ax.get_xaxis_transform()
     paper = {"facecolor": "white", "edgecolor": "none", "pad": 1}

@@ -15,10 +15,11 @@ from tests.plots import legend
 ONCE = (Result(0, "a", 1),)
 
 
-def report(observed=ONCE, strikes=()):
+def report(observed=ONCE, strikes=(), **plan):
     samples = [Sample(float(s), 100 * s, 80 * s, s) for s in range(5)]
     verdict = audit({(0, "a"): 1}, observed)
-    return ChaosReport(ChaosPlan(), verdict, strikes, samples, recoveries([10.0], [5.0, 19.5]), 400, Path("evidence"))
+    seconds = recoveries([10.0], [5.0, 19.5])
+    return ChaosReport(ChaosPlan(**plan), verdict, strikes, samples, seconds, 400, Path("evidence"))
 
 
 def test_recovery_is_the_time_to_the_first_new_result():
@@ -79,6 +80,8 @@ def test_plot_shows_what_was_sent_and_says_what_its_dotted_line_is():
     _, records, visible = plot_chaos(report()).figure.axes
     assert legend(records) == ["behind", "sent", "in complete batches"]
     assert [text.get_text() for text in visible.texts] == ["the plan's 180 s are over"]
+    visible = plot_chaos(report(least={"driver": 2})).figure.axes[-1]
+    assert visible.texts[0].get_text().endswith(" s are over: now only faults that it still requires")
 
 
 @pytest.mark.parametrize(
