@@ -25,8 +25,8 @@ from labs.faults.proxy import Proxy, proxied_broker
 from labs.judging.job import Job
 from labs.judging.job_session import JobRun, run_job
 from labs.judging.judgement import Judgement
-from labs.judging.strikes import KILLS, KINDS, draw, kinds_of
-from labs.judging.workloads import workload_called
+from labs.judging.strikes import KINDS, draw, kinds_of
+from labs.judging.workloads import KILLS, workload_called
 
 PATIENCE = 120.0  # seconds without a new result: a consumer group may wait 45 s for a killed member
 
@@ -35,7 +35,7 @@ def judge(
     command: Sequence[str],
     *,
     workload: str = "copy",
-    kills: int = KILLS,
+    kills: int | None = None,
     faults: Sequence[str] = ("kill",),
     seed: int = 7,
     control: Sequence[str] | None = None,
@@ -50,7 +50,8 @@ def judge(
 
     command            the job, as a list of words; it runs in this process's working directory
     workload           "copy", "count" or "transfer"
-    kills, faults      how often to kill, and the other kinds of strikes, each of which comes once
+    kills, faults      how often to kill, and the other kinds of strikes, each of which comes once; None is 8 kills for
+                       "transfer", and 4 for the others
     control            the same job at least once, which the strikes have to double
     records            of the input; None is the workload's default, and so it is for `partitions`
     bootstrap_servers  a Kafka of your own: the judge makes two topics in it, and can only kill and pause the job
@@ -66,6 +67,7 @@ def judge(
             raise ValueError(f"{name} is {number}; expected 1 or more")
     if bootstrap_servers and nodes != 1:
         raise ValueError("nodes are those of the lab's own Kafka; omit them with bootstrap_servers")
+    kills = KILLS.get(workload, 0) if kills is None else kills
     work = workload_called(workload, records, partitions, seed, len(kinds_of(kills, faults)))
     aims = draw(work.due, work.inputs, kills, faults, seed, proxied=bootstrap_servers is None)
     jobs = [Job(command)] + ([Job(control, "the control")] if control is not None else [])

@@ -20,7 +20,7 @@ UNKNOWN = 2  # the exit code when nothing could be judged
 EXAMPLES = """examples:
   python -m labs judge -- python3 my_copy.py
   python -m labs judge --control "python3 my_copy_at_least_once.py" -- python3 my_copy.py
-  python -m labs judge --workload transfer --kills 5 --seed 3 --html report.html -- node transfers.js
+  python -m labs judge --workload transfer --seed 3 --html report.html -- node transfers.js
   python -m labs judge --faults kill,pause,cut,slow -- java Copy.java
   python -m labs judge --bootstrap-servers 127.0.0.1:9092 -- ./copy      kills only, on a Kafka of your own
 
@@ -30,11 +30,12 @@ The exit code is 0 for valid, 1 for invalid, and 2 for unknown and for a mistake
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from labs.judging.strikes import KILLS, KINDS
-    from labs.judging.workloads import WORKLOADS
+    from labs.judging.strikes import KINDS
+    from labs.judging.workloads import KILLS, WORKLOADS
 
+    defaults = ", ".join(f"{workload} {kills}" for workload, kills in KILLS.items())
     parser.add_argument("--workload", choices=list(WORKLOADS), default="copy", help="(default: %(default)s)")
-    parser.add_argument("--kills", type=int, metavar="N", help=f"how often to kill (default: {KILLS})")
+    parser.add_argument("--kills", type=int, metavar="N", help=f"how often to kill (default: {defaults})")
     kinds = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
     parser.add_argument("--faults", default="kill", metavar="KIND,KIND", help=f"{kinds} (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, metavar="N", help="of input and strikes (default: %(default)s)")
@@ -61,7 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
     from labs.equipment.plain_text import check_writable, plain
     from labs.judge import PATIENCE, judge
     from labs.judging.judgement import html, junit
-    from labs.judging.strikes import KILLS
 
     say = functools.partial(plain_console(stderr=True).print, soft_wrap=True)
     reports = [(file, of) for file, of in ((arguments.junit, junit), (arguments.html, html)) if file]
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = judge(
             arguments.job,
             workload=arguments.workload,
-            kills=KILLS if arguments.kills is None else arguments.kills,
+            kills=arguments.kills,
             faults=_faults(arguments.faults, arguments.kills),
             seed=arguments.seed,
             control=None if arguments.control is None else _words(arguments.control),

@@ -33,7 +33,6 @@ KINDS = {
     "late-commit": "a request to end a transaction comes 3 seconds late, after the client has repeated it",
     "outage": "SIGKILL to the job while its commit is held back; a new start after 16 seconds",
 }
-KILLS = 4  # unless the user says how many
 ANSWER, WRITE, COMMIT = "an answer", "a write", "the answer to a commit"
 BEFORE = (ANSWER, WRITE, COMMIT, "")  # of one kill after the other
 OF_THE_NETWORK = ("cut", "slow", "late-commit", "outage")

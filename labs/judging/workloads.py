@@ -411,6 +411,8 @@ RECORDS = {"copy": 4_000, "count": 20_000, "transfer": 4_000}  # the defaults
 OF_A_SLICE = {"copy": 200, "count": 5_000, "transfer": 200}
 MOST_STRIKES = 30  # for which the default grows
 PARTITIONS = {"copy": 2, "count": 1, "transfer": 2}
+# A job that writes the two postings in two transactions is caught by every other kill: four would miss it once in 16.
+KILLS = {"copy": 4, "count": 4, "transfer": 8}
 
 
 def workload_called(name: str, records: int | None, partitions: int | None, seed: int, strikes: int = 0) -> Workload:

@@ -27,7 +27,7 @@ RIGHT = [
 WRONG = [
     ("copy_offset_in_file", {}, DOUBLED),
     ("copy_last_offset", {}, DOUBLED),
-    ("transfer_two_transactions", {"records": 400, "kills": 8}, TORN),  # each kill has an even chance to tear
+    ("transfer_two_transactions", {"records": 400}, TORN),
     ("transfer_auto_commit", {}, DOUBLED),
     ("count_write_first", {}, DOUBLED),
     ("copy_auto_commit", {"kills": 1, "faults": ("kill", "pause", "outage")}, DOUBLED),
