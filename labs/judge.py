@@ -25,7 +25,7 @@ from labs.faults.proxy import Proxy, proxied_broker
 from labs.judging.job import Job
 from labs.judging.job_session import JobRun, run_job
 from labs.judging.judgement import Judgement
-from labs.judging.strikes import KINDS, draw, kinds_of
+from labs.judging.strikes import KINDS, check_rate, draw, kinds_of
 from labs.judging.workloads import KILLS, workload_called
 
 PATIENCE = 120.0  # seconds without a new result: a consumer group may wait 45 s for a killed member
@@ -41,6 +41,9 @@ def judge(
     control: Sequence[str] | None = None,
     records: int | None = None,
     partitions: int | None = None,
+    keys: int | None = None,
+    rate: int | None = None,
+    size: int | None = None,
     nodes: int = 1,
     bootstrap_servers: str | None = None,
     patience: float = PATIENCE,
@@ -53,7 +56,11 @@ def judge(
     kills, faults      how often to kill, and the other kinds of strikes, each of which comes once; None is 8 kills for
                        "transfer", and 4 for the others
     control            the same job at least once, which the strikes have to double
-    records            of the input; None is the workload's default, and so it is for `partitions`
+    records            of the input; None is the workload's default, and so it is for the next four
+    partitions         of both topics
+    keys               different keys of the records in each partition
+    rate               records a second, while a strike comes
+    size               bytes that fill a record at most, in the workload "copy"
     bootstrap_servers  a Kafka of your own: the judge makes two topics in it, and can only kill and pause the job
     patience           seconds without a new result, after which the run stops
 
@@ -62,14 +69,17 @@ def judge(
     require_asserts()
     if unknown := [each for each in faults if each not in KINDS]:
         raise ValueError(f"no fault is called {unknown[0]!r}; there are {', '.join(KINDS)}")
-    for name, number in (("records", records), ("partitions", partitions)):
+    numbers = {"records": records, "partitions": partitions, "keys": keys, "rate": rate, "size": size}
+    for name, number in numbers.items():
         if number is not None and number < 1:
             raise ValueError(f"{name} is {number}; expected 1 or more")
     if bootstrap_servers and nodes != 1:
         raise ValueError("nodes are those of the lab's own Kafka; omit them with bootstrap_servers")
     kills = KILLS.get(workload, 0) if kills is None else kills
-    work = workload_called(workload, records, partitions, seed, len(kinds_of(kills, faults)))
+    work = workload_called(workload, records, partitions, seed, len(kinds_of(kills, faults)), keys, size)
     aims = draw(work.due, work.inputs, kills, faults, seed, proxied=bootstrap_servers is None)
+    if rate:
+        check_rate(work.inputs, len(aims), rate)
     jobs = [Job(command)] + ([Job(control, "the control")] if control is not None else [])
     runs: list[JobRun] = []
     with temporary_directory("labs-judge-") as directory, _kafka(bootstrap_servers, nodes) as (servers, proxy):
@@ -78,7 +88,7 @@ def judge(
             name = f"judge-{uuid.uuid4().hex[:8]}"
             order = Work(servers, f"{name}-source", f"{name}-sink", directory / name, name)
             try:
-                runs.append(run_job(job, order, work, aims, proxy, patience, say))
+                runs.append(run_job(job, order, work, aims, proxy, patience, say, rate))
             finally:
                 if bootstrap_servers:
                     _remove_topics(job, order, say)

@@ -42,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--control", metavar="COMMAND", help="a variant that is only at least once; must be doubled")
     parser.add_argument("--records", type=_count, metavar="N", help="records of the input")
     parser.add_argument("--partitions", type=_count, metavar="N", help="of both topics")
+    parser.add_argument("--keys", type=_count, metavar="N", help="different keys of the records in each partition")
+    parser.add_argument("--rate", type=_count, metavar="N", help="records a second, while a strike comes")
+    parser.add_argument("--size", type=_count, metavar="BYTES", help="that fill a record of the workload copy at most")
     parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="brokers (default: %(default)s)")
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a Kafka of your own; kills and pauses only")
     parser.add_argument("--patience", type=_count, metavar="S", help="seconds without a new result until the run stops")
@@ -77,6 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
             control=None if arguments.control is None else _words(arguments.control),
             records=arguments.records,
             partitions=arguments.partitions,
+            keys=arguments.keys,
+            rate=arguments.rate,
+            size=arguments.size,
             nodes=arguments.nodes,
             bootstrap_servers=arguments.bootstrap_servers,
             patience=arguments.patience or PATIENCE,

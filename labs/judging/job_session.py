@@ -350,10 +350,11 @@ def run_job(
     proxy: Proxy | None,
     patience: float,
     say: Say = lambda line: None,
+    rate: float | None = None,
 ) -> JobRun:
     """Let the job work on all of the input, strike as planned, and judge. Both topics must not exist yet.
 
-    If the job stops, the audit's reason says so.
+    `rate` is how many records a second are sent while a strike comes. If the job stops, the audit's reason says so.
     """
     before = _topics(work)
     session = JobSession(job, work, workload, proxy, patience, say)
@@ -365,7 +366,7 @@ def run_job(
             at_once, steady = halves(part)
             session.send(at_once)
             session.wait_for_news()
-            session.send(steady, STEADY_SECONDS)
+            session.send(steady, len(steady) / rate if rate else STEADY_SECONDS)
             session.strike(aim)
             session.tell(f"strike {number} of {len(aims)}, {aim.kind}: {session.strikes[-1].met}")
         session.finish(parts[-1])

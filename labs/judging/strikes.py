@@ -18,6 +18,7 @@ of one plan are similar, not equal. Without the proxy each kill is at first sigh
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -54,6 +55,17 @@ def halves(part: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
     """Cut a slice into the half that is sent at once and the half that is sent at a steady pace."""
     middle = len(part) // 2
     return part[:middle], part[middle:]
+
+
+def check_rate(inputs: Sequence[Input], strikes: int, rate: float) -> None:
+    """Raise ValueError if the steady half of a slice is over before its strike may come."""
+    shortest = min((len(halves(part)[1]) for part in slices(inputs, strikes)[:-1]), default=0) / rate
+    if strikes and shortest < LONGEST_WAIT:
+        enough = math.ceil(2 * LONGEST_WAIT * rate) * (strikes + 1)
+        raise ValueError(
+            f"{len(inputs):,} records are too few for {strikes} strikes at {rate:g} a second: "
+            f"give --records {enough} or more"
+        )
 
 
 @dataclass(frozen=True)

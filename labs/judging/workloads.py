@@ -201,21 +201,26 @@ def _copies_in_words(name: str, copies: Sequence[Output]) -> str:
     return f"{name} is there {len(copies)} times: {'; '.join(places[:3])}{more}"
 
 
-LONGEST_FILLER = 200  # characters: records have different sizes
+KEYS_OF_A_COPY = 10  # in each partition, unless the user says how many
+LONGEST_FILLER = 200  # bytes, unless the user says how many: records have different sizes
 
 
 class Copy:
     """`records` records, each of which the job writes unchanged, once, in the order of its source partition.
 
     They are spread evenly over the partitions, and the job may write a record to any partition. The order is judged
-    within each partition of the sink topic. A name is (partition, number from 0). Limitations: keys, headers and
-    timestamps are not judged, so a job may change them.
+    within each partition of the sink topic. A name is (partition, number from 0). Each partition has `keys` different
+    keys, and up to `size` bytes fill a record. Limitations: keys, headers and timestamps are not judged, so a job may
+    change them.
     """
 
     name = "copy"
 
-    def __init__(self, records: int, partitions: int, seed: int):
-        random, self.partitions = Random(seed), partitions
+    def __init__(
+        self, records: int, partitions: int, seed: int, keys: int = KEYS_OF_A_COPY, size: int = LONGEST_FILLER
+    ):
+        random, self.partitions, self._keys = Random(seed), partitions, keys
+        self._filler = "".join(random.choices("abcdefghij", k=size))
         self._numbers: dict[bytes, tuple[int, int]] = {}
         self.due: dict[tuple[int, int], int] = {}
         self._records = [self._record(index, random) for index in range(records)]
@@ -226,7 +231,7 @@ class Copy:
 
     def _record(self, index: int, random: Random) -> Input:
         number, partition = divmod(index, self.partitions)
-        filler = "".join(random.choices("abcdefghij", k=random.randrange(LONGEST_FILLER)))
+        filler = self._filler[: random.randint(0, len(self._filler))]
         return self._known(partition, number, index, f"{partition},{number},{filler}")
 
     def _close(self, partition: int) -> Input:
@@ -234,7 +239,7 @@ class Copy:
         return self._known(partition, number, len(self._records) + partition, f"{partition},{number},end")
 
     def _known(self, partition: int, number: int, index: int, text: str) -> Input:
-        record = Input(partition, f"{partition}-{number % 10}".encode(), text.encode())
+        record = Input(partition, f"{partition}-{number % self._keys}".encode(), text.encode())
         self._numbers[record.value], self.due[partition, number] = (partition, number), index
         return record
 
@@ -270,17 +275,18 @@ CLIENTS, RATE = 100, 200.0  # different IPs, and requests per second of event ti
 class Count:
     """`records` requests, to be counted per IP in windows of five seconds by the rules in `labs.pipeline.records`.
 
-    A name is (window start in epoch millis, IP). There is one source partition, so that the job needs no rule for the
-    event time of several. Limitations: those of the auditor; and torn batches cannot be judged.
+    A name is (window start in epoch millis, IP), and there are `keys` IPs. There is one source partition, so that the
+    job needs no rule for the event time of several. Limitations: those of the auditor, and torn batches cannot be
+    judged.
     """
 
     name = "count"
     partitions = 1
 
-    def __init__(self, records: int, partitions: int, seed: int):
+    def __init__(self, records: int, partitions: int, seed: int, keys: int = CLIENTS):
         if partitions != 1:
             raise ValueError(f"the workload count has 1 partition, not {partitions}: windows are closed by event time")
-        self.log = log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=CLIENTS, bursts=False))
+        self.log = log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=keys, bursts=False))
         self._expected = count_by_window(log)
         self.inputs = [Input(0, ip.encode(), source_value(time_ms, ip)) for time_ms, ip in log]
         self.due: dict[Key, int] = {}
@@ -333,14 +339,15 @@ class Transfer:
 
     The sum of all postings is 0 at all times. A job that writes only one of the two makes money or loses it. They may
     be in different partitions: only one transaction makes them visible together or not at all. A name is (id, account).
+    `keys` is the number of different keys in each partition; None is a key of its own for each transfer.
     Limitations: the order is not judged, and neither is a reader's view in between, since Kafka does not promise a
     reader both postings at one moment.
     """
 
     name = "transfer"
 
-    def __init__(self, records: int, partitions: int, seed: int):
-        random, self.partitions = Random(seed), partitions
+    def __init__(self, records: int, partitions: int, seed: int, keys: int | None = None):
+        random, self.partitions, self._keys = Random(seed), partitions, keys
         self._amounts: dict[tuple[int, str], int] = {}
         self.due: dict[tuple[int, str], int] = {}
         self.inputs = []
@@ -356,7 +363,10 @@ class Transfer:
     def _transfer(self, number: int, payer: str, payee: str, amount: int) -> Input:
         for account, change in ((payer, -amount), (payee, amount)):
             self._amounts[number, account], self.due[number, account] = change, number
-        return _order(number, number % self.partitions, payer, payee, amount)
+        order = _order(number, number % self.partitions, payer, payee, amount)
+        if self._keys is None:
+            return order
+        return order._replace(key=str(number % (self._keys * self.partitions)).encode())
 
     def result_of(self, output: Output) -> tuple[int, str] | None:
         """Return (id, account) of a posting; None if the posting is not expected, or has another amount."""
@@ -404,7 +414,7 @@ def _times(count: int) -> str:
     return "is not there" if not count else "once" if count == 1 else f"{count} times"
 
 
-WORKLOADS: dict[str, Callable[[int, int, int], Workload]] = {"copy": Copy, "count": Count, "transfer": Transfer}
+WORKLOADS: dict[str, Callable[..., Workload]] = {"copy": Copy, "count": Count, "transfer": Transfer}
 RECORDS = {"copy": 4_000, "count": 20_000, "transfer": 4_000}  # the defaults
 # The default number grows with the strikes, by so many records for each slice: each half of a slice must complete a
 # window, and the first window is complete after 2,000 records.
@@ -415,10 +425,21 @@ PARTITIONS = {"copy": 2, "count": 1, "transfer": 2}
 KILLS = {"copy": 4, "count": 4, "transfer": 8}
 
 
-def workload_called(name: str, records: int | None, partitions: int | None, seed: int, strikes: int = 0) -> Workload:
+def workload_called(
+    name: str,
+    records: int | None,
+    partitions: int | None,
+    seed: int,
+    strikes: int = 0,
+    keys: int | None = None,
+    size: int | None = None,
+) -> Workload:
     """Make a workload; None takes its default, which is enough for so many strikes. Raises ValueError."""
     if name not in WORKLOADS:
         raise ValueError(f"no workload is called {name!r}; there are {', '.join(WORKLOADS)}")
     enough = max(RECORDS[name], OF_A_SLICE[name] * (min(strikes, MOST_STRIKES) + 1))
     records, partitions = records or enough, partitions or PARTITIONS[name]
-    return WORKLOADS[name](records, partitions, seed)
+    if size is not None and name != "copy":
+        raise ValueError(f"a size can be given to the workload copy only: the values of {name} have one form")
+    options = {option: value for option, value in (("keys", keys), ("size", size)) if value is not None}
+    return WORKLOADS[name](records, partitions, seed, **options)

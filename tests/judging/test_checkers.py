@@ -13,6 +13,23 @@ from labs.pipeline.records import result_value
 COPY, TRANSFER, COUNT = Copy(6, 2, seed=1), Transfer(4, 2, seed=1), Count(3_000, 1, seed=1)
 
 
+@pytest.mark.parametrize(("name", "keys"), [("copy", 20), ("count", 100), ("transfer", 4_000)])
+def test_the_number_of_keys_can_be_chosen(name, keys):
+    def different(**options):
+        records = workload_called(name, None, None, 7, **options).inputs
+        return len({record.key for record in records}), len({(record.partition, record.key) for record in records})
+
+    assert different() == (keys, keys)
+    assert different(keys=3) == ((3, 3) if name == "count" else (6, 6))
+
+
+def test_the_size_of_the_records_of_a_copy_can_be_chosen():
+    longest = max(len(record.value) for record in workload_called("copy", None, None, 7, size=5_000).inputs)
+    assert 4_900 < longest < 5_020
+    with pytest.raises(ValueError, match="to the workload copy only: the values of transfer have one form"):
+        workload_called("transfer", None, None, 7, size=5_000)
+
+
 def outputs(values, partition=0):
     return [Output(partition, offset, value) for offset, value in enumerate(values)]
 

@@ -215,6 +215,8 @@ def test_a_script_that_may_not_be_executed_is_told_from_one_that_is_not_there(tm
         (["--", "./there-is-no-such-job"], "there is no program './there-is-no-such-job'"),
         (["--faults", "fire", "--", "true"], "no fault is called 'fire'"),
         (["--kills", "9999", "--", "true"], "too few for 9999 strikes"),
+        (["--rate", "5000", "--", "true"], "at 5000 a second: give --records 50000 or more"),
+        (["--workload", "count", "--size", "9", "--", "true"], "to the workload copy only"),
         (["--control", "./no-control", "--", "true"], "there is no program './no-control'"),
         (["--control", "", "--", "true"], "there is no program ''"),
         (["--control", "echo 'it", "--", "true"], "no closing quotation; expected a command"),

@@ -15,7 +15,7 @@ from labs.judging.engine_session import EngineStopped
 from labs.judging.job import last_message
 from labs.judging.job_session import Endings, JobRun
 from labs.judging.judgement import CONTROL_LOST, NO_CONTROL, PROVES_NOTHING, Judgement, html, junit
-from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, draw, halves, slices
+from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, check_rate, draw, halves, slices
 from labs.judging.workloads import Copy, Output, Reading, workload_called
 
 WORKLOAD = Copy(40, 1, seed=1)
@@ -51,6 +51,14 @@ def test_an_input_whose_first_half_slice_makes_nothing_due_is_refused():
     workload = workload_called("count", 4_000, None, 7)  # nothing is due before record 2,000
     with pytest.raises(ValueError, match="too few for 1 strikes"):
         draw_of(workload, kills=1)
+
+
+def test_at_a_chosen_rate_each_half_slice_lasts_a_second_or_more():
+    check_rate(Copy(1_000, 1, seed=1).inputs, 4, rate=100)
+    with pytest.raises(ValueError, match="too few for 4 strikes at 101 a second: give --records 1010 or more"):
+        check_rate(Copy(1_000, 1, seed=1).inputs, 4, rate=101)
+    check_rate(Copy(1_010, 1, seed=1).inputs, 4, rate=101)
+    check_rate(Copy(10, 1, seed=1).inputs, 0, rate=1e9)
 
 
 def test_without_a_proxy_every_other_kill_comes_at_once():
