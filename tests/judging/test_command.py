@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from labs.commands.main import main
+from labs.judge import judge as the_judge
 from labs.judging.job_session import JobRun
 from labs.judging.judgement import NO_HEADERS, Judgement
 from labs.judging.workloads import Copy, Output, Reading
@@ -39,6 +44,31 @@ def judged(monkeypatch):
         monkeypatch.setattr("labs.judge.judge", judge)
 
     return set_to
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [(DOCS / name).read_text().replace("\\\n", " ") for name in ("judge.md", "commands.md", "teachers-guide.md")]
+SHOWN = [command for page in PAGES for command in re.findall("-m labs judge (.+)", page)]
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_the_commands_in_the_docs_are_understood(judged, tmp_path, monkeypatch, command):
+    judged(Judgement("copy", 7, ["kill"], run()))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").mkdir()
+    assert main(["judge", *shlex.split(command)]) == 0
+
+
+def test_the_pytest_in_the_docs_calls_the_judge_as_it_is(monkeypatch):
+    def judge(*given, **named):
+        inspect.signature(the_judge).bind(*given, **named)
+        return Judgement("copy", 7, ["kill"], run())
+
+    monkeypatch.setattr("labs.judge.judge", judge)
+    [shown] = re.findall(r"```python\n(from labs\.judge import .*?)```", PAGES[0], re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(shown, names)
+    names["test_my_job_is_exactly_once"]()
 
 
 @pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._FATAL)), KeyError("x"), OSError("no Kafka")])
