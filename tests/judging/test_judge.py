@@ -131,6 +131,15 @@ def test_faults_of_the_network_leave_a_right_job_valid(monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.soak
+@pytest.mark.parametrize("options", [{"nodes": 3}, {"keys": 1, "rate": 300, "size": 20_000}], ids=["nodes", "keys"])
+def test_a_right_job_is_valid_on_three_brokers_and_with_large_records_of_one_key(options):
+    found = judge_example("copy_transactional", **options)
+    assert found.valid, found
+    assert len(found.job.strikes) == 4
+
+
+@pytest.mark.long
 def test_on_a_kafka_of_ones_own_nothing_is_left(broker):
     found = judge_example("copy_transactional", records=400, kills=1, bootstrap_servers=broker.bootstrap_servers)
     assert found.valid, found
