@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from labs.exercises.checker.barrier_table import from_table
 from labs.exercises.checker.rounds import History, ended_badly
@@ -46,13 +47,16 @@ def with_orders(tried: Callable[[OnBarrier], Explored]) -> Callable[[Lab, Scenar
             return scenario.finding(began, grade=Grade.UNKNOWN, detail=str(error))
         if order := explored.shortest:
             steps = f"after {len(order.deliveries)} deliveries, the fewest in which it goes wrong"
-            return scenario.finding(began, grade=Grade.FAILED, detail=steps, **_shown(order))
+            return scenario.finding(began, grade=Grade.FAILED, detail=steps, **as_finding(order))
         return scenario.finding(began, grade=Grade.PASSED, detail=f"none of {explored.states:,} states is wrong")
 
     return judge
 
 
-def _shown(order: Order) -> dict[str, object]:
+def as_finding(order: Order) -> dict[str, Any]:
+    """Return the fields of a finding that show an order in which it goes wrong: in numbers, in words, as a picture."""
+    from labs.schedules.barrier_steps import draw_barriers  # loads widgets, which a check that passes does not need
+
     off = {name: count - TRUTH[name] for name, count in order.counts.items()}
     wrong = [
         f"{name_of(name)} counts {order.counts[name]} and there are {TRUTH[name]}" for name, by in off.items() if by
@@ -63,6 +67,7 @@ def _shown(order: Order) -> dict[str, object]:
         "doubled": max(0, *off.values()) if off else 0,
         "examples": wrong,
         "timeline": [(f"{n}.", str(each)) for n, each in enumerate(order.deliveries, 1)],
+        "picture": draw_barriers(order),
     }
 
 

@@ -1,14 +1,51 @@
-"""Exercise 11: what the student's process says of on_barrier is a table, and the judge trusts nothing else."""
+"""Exercise 11: a table of what on_barrier does is all that the judge has, and a wrong rule is shown with an order."""
 
 from __future__ import annotations
 
+import ast
+import re
+import runpy
+from pathlib import Path
+
 import pytest
 
+from labs.exercises.barrier import as_finding
 from labs.exercises.checker.barrier_table import answers, from_table
 from labs.exercises.checker.scenario import NoTable
 from labs.exercises.solutions.barrier import on_barrier
-from labs.schedules.barrier import explore_orders
+from labs.schedules.barrier import TRUTH, deliveries, explore_orders, restored, start
 from labs.schedules.barrier_steps import RULES
+
+WRONG = Path(__file__).parent / "wrong"
+WRONG_RULES = (
+    "stores_at_the_first",
+    "counts_on_until_the_last",
+    "blocks_for_ever",
+    "forgets_what_is_under_way",
+    "forwards_before_it_stores",
+    "is_right_for_one_speed_only",
+)
+
+
+@pytest.mark.parametrize("name", WRONG_RULES)
+def test_each_wrong_rule_is_shown_with_an_order_that_breaks_it(name):
+    file = WRONG / f"barrier__{name}.py"
+    [symptom] = re.findall(r"^Caught: (\w+)\.", ast.get_docstring(ast.parse(file.read_text())) or "")
+    rule = runpy.run_path(str(file))["on_barrier"]
+    order = explore_orders(rule).shortest
+    assert order is not None
+    shown = as_finding(order)
+    assert shown["symptom"] == symptom
+    assert [what for _, what in shown["timeline"]] == [str(each) for each in order.deliveries]
+    assert all(str(each) in shown["picture"].words for each in order.deliveries)
+    job = start()  # follow it from the start: it ends with wrong counts, or the job stands still
+    for step in order.deliveries:
+        [job] = [after for delivery, after in deliveries(job, rule) if delivery == step]
+    if symptom == "stuck":
+        assert not list(deliveries(job, rule))
+    else:
+        assert job.complete
+        assert restored(job) == order.counts != TRUTH
 
 
 @pytest.mark.parametrize("rule", [*RULES.values(), on_barrier])

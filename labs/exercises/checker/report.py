@@ -223,8 +223,10 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the text with its verdicts in colour."""
-        return f"<pre>{VERDICT.sub(lambda verdict: badge(verdict[0]), escape(str(self)))}</pre>"
+        """Return the text with its verdicts in colour, and the picture of the first problem if it has one."""
+        text = f"<pre>{VERDICT.sub(lambda verdict: badge(verdict[0]), escape(str(self)))}</pre>"
+        problem = self.first_problem
+        return text + problem.picture._repr_html_() if problem and problem.picture else text
 
 
 def _explain(finding: Finding) -> list[Any]:

@@ -18,6 +18,7 @@ from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.observed import Key
 from labs.exercises.checker.crash_points import NOT_JUDGED
 from labs.exercises.checker.student_process import Limits, Run, StudentProcess
+from labs.schedules.svg import Drawing
 
 LOST, DOUBLED, WRONG, HIDDEN = "lost", "doubled", "wrong", "hidden"
 
@@ -45,7 +46,8 @@ class Finding:
     if nothing is wrong.
     `timeline` has (when, what) of the runs, around what went wrong. `lost` and `doubled` are numbers of results,
     allowed or not. `cause` is the name of the exception that the code raised, or its mistake ("no marker"), if that is
-    known; `restarted` tells whether the code had been started before.
+    known; `restarted` tells whether the code had been started before. `picture` is what a notebook shows below the
+    report, an SVG.
 
     Texts of the student's code are stored in printable characters, so that a finding is safe to show.
     """
@@ -63,6 +65,7 @@ class Finding:
     cause: str = ""
     restarted: bool = False
     seconds: float = 0.0
+    picture: Drawing | None = None
 
     def __post_init__(self) -> None:
         told = {
@@ -88,7 +91,9 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {**asdict(self), "grade": str(self.grade), "timeline": [list(line) for line in self.timeline]}
+        plain_values = {**asdict(self), "grade": str(self.grade), "timeline": [list(line) for line in self.timeline]}
+        del plain_values["picture"]  # its timeline says the same
+        return plain_values
 
 
 class Trial(Protocol):
