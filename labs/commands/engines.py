@@ -6,11 +6,15 @@ import argparse
 import functools
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from labs.judging.flink_checkpoint import Restored
+    from labs.pipeline.log.access_log import Access
 
 LONG = 1_000_000  # records of a backlog
 JUDGED = ("lost", "duplicated", "verdict")
@@ -29,7 +33,7 @@ EXAMPLES = """examples:
   python -m labs engines compare --engines spark quix --json out/engines.json
   python -m labs engines compare --seeds 7 8 9 --trials kills outage
   python -m labs engines compare --engines flink --commit-seconds 5    a checkpoint every five seconds
-  python -m labs engines checkpoint              move the position in a checkpoint of Flink, and count on from there
+  python -m labs engines checkpoint              open a checkpoint of Flink, move its position, and count on from there
 
 compare has three trials: with kills, with an outage longer than the transactions' timeout, and without faults, for
 speed. The exit code is 0 only if every exactly-once run is valid, except where its transactions timed out, and the
@@ -47,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for order, purpose in (("install", "make an engine's environment"), ("remove", "delete an engine's environment")):
         orders.add_parser(order, help=purpose).add_argument("name", choices=sorted(ENVIRONMENTS))
     orders.add_parser("show", help="print an engine's settings").add_argument("name", choices=list(ENGINES))
-    orders.add_parser("checkpoint", help="move the position in a checkpoint of Flink away from its state")
+    orders.add_parser("checkpoint", help="open a checkpoint of Flink, and move its position away from its state")
     compare = orders.add_parser("compare", help="compare engines: the same log, the same kills, the same auditor")
     compare.add_argument("--engines", nargs="+", choices=list(ENGINES), help="(default: all that can be used)")
     compare.add_argument("--kills", type=int, default=3, metavar="N", help="kills in each run (default: %(default)s)")
@@ -151,7 +155,8 @@ def checkpoint(arguments: argparse.Namespace) -> int:
 
     FLINK.needed()  # or the user would wait for a Kafka first
     log, moves = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20)), (0, -100, 100)
-    table = Table("position in the checkpoint", "moved to", "requests", "counted", "difference", "verdict")
+    table = Table("position in partition 0", "moved to", "requests", "counted", "difference", "verdict")
+    console = plain_console()
     with (
         bench_progress(plain_console(stderr=True)) as progress,
         open_broker() as broker,
@@ -160,12 +165,32 @@ def checkpoint(arguments: argparse.Namespace) -> int:
         for done, moved in enumerate(moves):
             progress.show("killing and restarting Flink", done, len(moves))
             name = f"moved-{done}"
-            work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", folder / name, name)
+            work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", folder / name, name, partitions=2)
             found = restore_from(work, log, moved)
-            numbers = (found.stored, found.moved_to, found.sent, found.counted)
+            if not moved:
+                console.print(opened(found, log))
+            numbers = (found.positions[0], found.moved_to, found.sent, found.counted)
             table.add_row(*(f"{each:,}" for each in numbers), f"{found.difference:+,}", str(found.audit.verdict))
-    plain_console().print(table)
+    console.print(table)
     return 0
+
+
+def opened(found: Restored, log: Sequence[Access]) -> Table:
+    """Return a checkpoint's positions, and beside them the counts in its state and in the log in front of them."""
+    from rich.table import Table
+
+    from labs.evidence.auditor.expected import count_by_window
+    from labs.evidence.auditor.observed import utc
+
+    offsets = ", ".join(f"{offset:,} in partition {partition}" for partition, offset in sorted(found.positions.items()))
+    in_log = count_by_window(log[: sum(found.positions.values())])
+    table = Table(
+        "open window", "counted in the state", "in the log before the positions", title=f"position: {offsets}"
+    )
+    for window in sorted({start for start, _ in found.state}):
+        sums = (sum(n for (start, _), n in counts.items() if start == window) for counts in (found.state, in_log))
+        table.add_row(utc(window), *(f"{each:,}" for each in sums))
+    return table
 
 
 def compare(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from labs.engines.engine import Work
+from labs.evidence.auditor.expected import count_by_window
 from labs.judging.flink_checkpoint import move_position, positions, restore_from
 from labs.pipeline.log.generate import Traffic
 
@@ -18,9 +19,14 @@ LOG = list(Traffic(requests=12_000, seed=7, rate=200.0, clients=20))
 @pytest.mark.parametrize(("moved", "anomaly"), [(-100, "OVERCOUNT"), (100, "UNDERCOUNT")])
 def test_a_position_that_does_not_fit_the_state_makes_counts_wrong(moved, anomaly, broker, tmp_path):
     name = f"{anomaly.lower()}-job"
-    work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", tmp_path / "a folder", name)
+    work = Work(broker.bootstrap_servers, f"{name}-in", f"{name}-out", tmp_path / "a folder", name, partitions=2)
     found = restore_from(work, LOG, moved)
-    assert (found.stored, found.moved_to, found.sent, found.counted) == (11_900, 11_900 + moved, 12_000, 12_000 - moved)
+    assert (found.positions.keys(), sum(found.positions.values())) == ({0, 1}, 11_600)
+    assert (found.moved_to, found.sent, found.counted) == (found.positions[0] + moved, 12_000, 12_000 - moved)
+    # Position and state fit: the state has all counts of its windows from the log in front of the positions.
+    in_front = count_by_window(LOG[:11_600])
+    open_windows = sorted({start for start, _ in in_front})[-2:]
+    assert found.state == {key: count for key, count in in_front.items() if key[0] in open_windows}
     assert not found.audit.valid
     assert found.audit.lost == found.audit.duplicated == 0
     assert {each.name for each, number in found.audit.counts.items() if number} == {anomaly}
