@@ -8,7 +8,8 @@ from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator, MultipleLocator
 
 from labs.evidence.auditor.verdict import Fate
@@ -117,7 +118,20 @@ def plot_batches(batches: Iterable[Any], ax: Axes | None = None, *, title: str =
     ax.yaxis.set_major_locator(FixedLocator(range(len(rows))))
     ax.set_yticklabels([str(batch.batchId) for batch in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
+    _explain_batches(ax)
     return ax
+
+
+def _explain_batches(ax: Axes) -> None:
+    window: dict[str, Any] = {"edgecolor": "#888888"}
+    handles = [
+        Patch(facecolor=REQUESTS, label="requests it reads"),
+        Patch(facecolor=COLOURS[Fate.DELIVERED], label="windows it writes", **window),
+        Patch(facecolor=NOTHING_KNOWN, label="written before", **window),
+        Patch(facecolor="none", label="not written yet", linestyle=":", **window),
+        Line2D([], [], color="black", linewidth=2, label="watermark"),
+    ]
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=5, frameon=False, fontsize=9)
 
 
 def _draw_window(ax: Axes, row: int, start: int, end: int, before: int, watermark: int) -> None:

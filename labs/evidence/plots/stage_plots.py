@@ -243,7 +243,7 @@ def plot_outages(lines: Mapping[str, Sequence[tuple[float, str]]], ax: Axes | No
 def plot_engines(ratios: Mapping[str, Mapping[str, float]], ax: Axes | None = None, *, title: str = "") -> Axes:
     """Plot measurement -> engine -> ratio as groups of bars, up or down from a line at 1; less is better."""
     ax = ax or new_axes(9, 3.4)
-    dress(ax, title or "engines compared: less is better", "", "ratio")
+    dress(ax, title or "engines compared", "", "ratio (less is better)")
     engines = list(dict.fromkeys(engine for values in ratios.values() for engine in values))
     if not engines:
         say_instead(ax, "nothing was measured")

@@ -44,6 +44,17 @@ def test_each_row_says_what_was_read_and_written():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2", "3"]
 
 
+def test_its_legend_explains_every_colour():
+    legend = plot_batches(BATCHES).get_legend()
+    assert legend
+    assert [text.get_text() for text in legend.get_texts()][1:3] == ["windows it writes", "written before"]
+    assert [to_hex(each.get_facecolor()).upper() for each in legend.get_patches()[:3]] == [
+        REQUESTS,
+        COLOURS[Fate.DELIVERED],
+        NOTHING_KNOWN,
+    ]
+
+
 def test_a_query_that_read_nothing_is_drawn():
     assert [text.get_text() for text in plot_batches([batch(0, "")]).texts] == ["no batch read anything"]
     assert plot_batches([], title="mine").get_title(loc="left") == "mine"
