@@ -158,7 +158,9 @@ class Delivery(NamedTuple):
             done.append(f"blocks {', '.join(sorted(blocked))}")
         if self.before.blocked - self.after.blocked:
             done.append("unblocks")
-        return f"{what} of {self.source} reaches {name_of(self.task)}, which {' and '.join(done) or 'does nothing'}"
+        *first, last = done or ["does nothing"]
+        done_so = f"{', '.join(first)} and {last}" if first else last
+        return f"{what} of {self.source} reaches {name_of(self.task)}, which {done_so}"
 
 
 def start() -> Job:
