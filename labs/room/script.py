@@ -43,7 +43,7 @@ class Until:
     condition: str
     number: float = 1
     more: bool = False
-    timeout: float = 90.0
+    timeout: float = 240.0  # on a busy machine a first batch takes two minutes
 
 
 Step = Do | Until

@@ -144,13 +144,18 @@ class LiveRoom:
     def play(self, script: Iterable[Step] | None = None) -> Audit | None:
         """Carry out a script, by default the short one; return the audit if the script has a `finish`.
 
-        If a script or `finish` has ended the act, a new one begins at the same stage.
+        A new act begins at the same stage if a script or `finish` has ended the act, or if the script starts the
+        traffic, and it is on already: then an earlier run of the script was interrupted, or a wait of it timed out.
         """
         from labs.room.script import SHORT, Do, play
 
-        if self.room.state["report"]:
+        steps = SHORT if script is None else tuple(script)
+        was_cut_short = self.room.state["traffic"]["on"] and steps[:1] == (Do("start-traffic"),)
+        if was_cut_short:
+            play(self.room, [Do("stop-traffic")])
+        if was_cut_short or self.room.state["report"]:
             play(self.room, [Do("choose-stage", {"stage": self.room.state["stage"]["name"]})])
-        audit = play(self.room, SHORT if script is None else script)
+        audit = play(self.room, steps)
         self._show_all(audit)
         return audit
 

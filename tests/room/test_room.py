@@ -10,6 +10,7 @@ from labs.room.recording import load_recording
 from labs.room.room import RoomError
 from labs.room.script import SHORT, WITHOUT_MARKER, Do, Until, differences, play
 from labs.room.state import KEYS
+from labs.room.view import LiveRoom
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -192,3 +193,12 @@ def test_the_rate_is_changed_and_paused(room):
     assert room.state["traffic"]["sent"] == sent
     play(room, (Do("set-rate", {"rate": 20}), Until("sent", 20, more=True)))
     assert room.finish().valid
+
+
+def test_a_script_that_was_cut_short_can_be_played_again(room):
+    live = LiveRoom(room)
+    with pytest.raises(TimeoutError, match="delivered did not become"):
+        live.play((Do("start-traffic"), Until("delivered", 1_000_000, timeout=0.1)))
+    audit = live.play((Do("start-traffic"), Until("delivered", 1), Do("finish")))
+    assert audit is not None
+    assert audit.valid, audit

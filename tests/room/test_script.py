@@ -51,6 +51,6 @@ def test_steps_are_plain_data():
     assert as_json((Do("set-rate", {"rate": 5}), Until("noted", 2, more=True))) == json.dumps(
         [
             {"do": {"order": "set-rate", "arguments": {"rate": 5}}},
-            {"until": {"condition": "noted", "number": 2, "more": True, "timeout": 90.0}},
+            {"until": {"condition": "noted", "number": 2, "more": True, "timeout": 240.0}},
         ]
     )
