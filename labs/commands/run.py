@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from exactly_once_kafka.points import Points
+    from labs.faults.fault import FaultPoints
     from labs.pipeline.query.ip_count import Sink
 
 EXAMPLES = """examples:
@@ -123,7 +124,7 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
         from labs.pipeline.query import ip_count
         from labs.pipeline.query.query_failure import why
 
-        making = beside.submit(_sink, arguments, points)  # a second of imports, while the JVM starts
+        making = beside.submit(_sink, arguments, _also_armed_later(points))  # a second of imports, while the JVM starts
         limiting = beside.submit(_records_per_batch, arguments)
         spark = spark_session(quick_start=quick_start)
         sink, records_per_batch = making.result(), limiting.result()
@@ -174,6 +175,21 @@ def _await(query: StreamingQuery) -> None:
     except KeyboardInterrupt:
         query.stop()
         raise
+
+
+def _also_armed_later(points: FaultPoints) -> Points:
+    """Return the points of the options' faults, and of those that another process arms while this one runs."""
+    from labs.faults.fault import JOB_POINTS, TaskFaults
+
+    if not (directory := os.environ.get(JOB_POINTS)):
+        return points
+    later = TaskFaults(directory)
+
+    def both(point: str, batch_id: int) -> None:
+        points(point, batch_id)
+        later(point, batch_id)
+
+    return both
 
 
 def _sink(arguments: argparse.Namespace, points: Points) -> Sink:

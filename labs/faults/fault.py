@@ -2,7 +2,8 @@
 
 A sink in Spark's tasks runs in processes that Spark started. They share no memory with the test, so their faults are
 armed by a file. The process that strikes is a Python worker of the lab's own Spark. It kills itself; or it kills the
-job that it works for, and is then for a moment a task without a driver; or it freezes the job, and at last itself.
+job that it works for, and is then for a moment a task without a driver; or it freezes the job, and at last itself. In
+the same way, a job that runs already is struck at a point: see `labs.faults.job.JobProcess`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from exactly_once_kafka.points import ALL_POINTS, FAULT_POINTS
 Action = Literal["raise", "kill", "pause"]
 
 JOB_MARK = "LABS_JOB"  # environment variable with the process id of a job; no other process has it
+JOB_POINTS = "LABS_JOB_POINTS"  # environment variable of a job with the directory in which its faults are armed
 
 
 class InjectedCrash(RuntimeError):
@@ -136,7 +138,7 @@ How = Literal["worker", "job", "freeze"]
 
 @dataclass(frozen=True)
 class TaskFaults:
-    """The function that a sink in a task calls at its points. All processes of the machine share `directory`."""
+    """The function that a sink in a task or a job calls at its points; the machine's processes share `directory`."""
 
     directory: str
 
@@ -196,6 +198,8 @@ def _has_job() -> bool:
 def _strike(how: str) -> None:
     if how == "worker":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "freeze" and os.environ.get(JOB_MARK) == str(os.getpid()):
+        _pause_group()
     elif job := os.environ.get(JOB_MARK):  # it leads the group of Python and Spark's JVM
         os.killpg(int(job), signal.SIGKILL if how == "job" else signal.SIGSTOP)
         if how == "freeze":

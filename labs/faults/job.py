@@ -22,7 +22,7 @@ import psutil
 
 from labs.equipment.child_process import ChildProcess, for_python
 from labs.equipment.spark_cluster import is_executor
-from labs.faults.fault import Fault
+from labs.faults.fault import JOB_POINTS, Fault, TaskFaults
 
 # The values of its option `sink`: the exactly-once sink with its default or with one kind of writer; and weaker sinks.
 SINKS = ("exactly-once", "by-driver", "by-executors", "no-marker", "at-least-once", "not-idempotent")
@@ -63,6 +63,8 @@ class JobProcess:
 
     With `warm` it is a hot spare: it starts Python, JVM and session, and waits for its options from `take_over`. Until
     then it knows no address of Kafka, no checkpoint and no name, so it cannot read anything or fence another job.
+
+    While it runs, `points.armed("before_commit", "freeze")` strikes it when a batch reaches that point of its protocol.
     """
 
     def __init__(
@@ -80,6 +82,9 @@ class JobProcess:
         self._directory = Path(tempfile.mkdtemp(prefix="labs-job-"))
         temporary = self._directory / "tmp"
         temporary.mkdir()  # its own, because a killed Spark cannot delete its temporary files
+        armed = self._directory / "points"
+        armed.mkdir()
+        self.points = TaskFaults(str(armed))
         with contextlib.ExitStack() as opened:
             end = self._order_pipe(opened) if warm else None
             self._process = ChildProcess(
@@ -87,7 +92,7 @@ class JobProcess:
                 self._directory / "output.log",
                 leftovers=self._directory,
                 stdin=end,
-                env={**for_python(TMPDIR=str(temporary)), **(environment or {})},
+                env={**for_python(TMPDIR=str(temporary), **{JOB_POINTS: str(armed)}), **(environment or {})},
             )
 
     def _order_pipe(self, opened: contextlib.ExitStack) -> int:

@@ -3,11 +3,9 @@
 Guarantee: a strike reaches only processes that this room started. An order that takes long releases the room's lock
 while it waits, so that the room goes on looking.
 
-A kill may wait for its moment: a driver has rows of its batch in the log, or has committed them, and the batch is not
-yet in the checkpoint's commit log. The order freezes the driver first, and then reads checkpoint and log again. If the
-batch was noted meanwhile, it wakes the driver and waits for the next batch. So a driver that is killed was at that
-moment. Limitations: a commit that was on its way when the driver was frozen has a quarter of a second to show in
-the log.
+A kill may wait for its moment, which is a point of the sink's protocol: the driver freezes itself there, and is then
+killed. If its batch has no rows, it is woken and the next batch is waited for. So a driver that is killed was at that
+moment.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_ROWS
 from labs.room import event_log
 from labs.room.act import Act
 from labs.room.drivers import Driver
@@ -64,14 +63,14 @@ DRIVER_STATES = {
     "freeze-driver": ("starting", "working"),
     "wake-driver": ("frozen",),
 }
-# Of a kill: now; when rows of a batch are in the log; when they are committed.
-MOMENTS = ("", "rows", "commit")
+# Of a kill that waits for its moment: the point of the sink's protocol.
+MOMENTS = {"rows": MID_ROWS, "before": BEFORE_COMMIT, "commit": AFTER_COMMIT}
 MOST_DRIVERS = 3
 
 
 def possible(session: Session) -> list[str]:
     """Return the orders that can be carried out now, with the right arguments."""
-    aimed = [f"kill-driver {at}" for at in MOMENTS if at and not _state_against(session, "kill-driver", {"at": at})]
+    aimed = [f"kill-driver {at}" for at in MOMENTS if not _state_against(session, "kill-driver", {"at": at})]
     return [order for order in ORDERS if not _state_against(session, order, {})] + aimed
 
 
@@ -111,8 +110,9 @@ def _arguments_against(session: Session, order: str, arguments: Mapping[str, Any
     driver = arguments.get("driver")
     if driver is not None and type(driver) is not int:
         return f"there is no driver {driver!r:.40}"
-    if arguments.get("at", "") not in MOMENTS:
-        return f'at is {arguments["at"]!r:.40}; expected "rows", "commit", or nothing to kill the driver at once'
+    if arguments.get("at", "") not in ("", *MOMENTS):
+        moments = ", ".join(f'"{each}"' for each in MOMENTS)
+        return f"at is {arguments['at']!r:.40}; expected {moments}, or nothing to kill the driver at once"
     return ""
 
 
@@ -150,7 +150,7 @@ def _state_against(session: Session, order: str, arguments: Mapping[str, Any]) -
 def _nothing_to_aim_at(session: Session, at: str) -> str:
     if at and not session.act.traffic.on:
         return "the traffic is off, so no batch comes to aim at"
-    if at == "commit" and not session.act.has_transactions:
+    if at in ("before", "commit") and not session.act.has_transactions:
         return "this stage has no transactions, and so no commits"
     return ""
 
@@ -170,54 +170,49 @@ def _no_checkpoint(session: Session) -> str:
 
 
 STEP = 0.005  # seconds between two looks
-PATIENCE = 90.0  # seconds: on a busy machine many batches are noted between two looks, and missed
-UNDER_WAY = 0.25  # seconds that a frozen driver's last request takes at most
+PATIENCE = 90.0  # seconds until a batch with rows comes
+UNDER_WAY = 0.25  # seconds until the log shows what a frozen driver has written
 
 
 def freeze_at(moment: str, driver: Driver, act: Act, lock: threading.RLock, others: Callable[[], bool]) -> None:
-    """Freeze the driver at its rows or its commit. Releases `lock`, which is held, between looks. Raises NotDone.
+    """Freeze the driver at its moment, in a batch with rows. Releases `lock`, which is held, between looks.
 
-    It gives up if `others` says that another order waits, such as one that starts the broker that is down.
+    Raises NotDone: also if `others` says that another order waits, such as one that starts the broker that is down.
     """
     waiting, deadline = threading.Event(), time.monotonic() + PATIENCE
-    _read(act)
-    end, ended = act.log.end, act.log.last_ended
-    while time.monotonic() < deadline and not driver.gone:
-        if others():
-            raise NotDone("kill-driver: given up before its moment came, since another order was given")
+    while True:
+        _read(act)
+        end = act.log.end
+        with driver.job.points.armed(MOMENTS[moment], "freeze") as struck:
+            while not (why := _why_in_vain(moment, driver, deadline, others)) and not struck.exists():
+                _let_go(lock, waiting, STEP)
+        if not struck.exists():
+            raise NotDone(f"kill-driver: {why}")
+        while driver.job.running and not driver.job.paused:
+            _let_go(lock, waiting, STEP)
+        _let_go(lock, waiting, UNDER_WAY)
         act.checkpoint.look()
         _read(act)
         batch = act.checkpoint.in_flight
-        if batch is not None and _is_there(moment, act, batch, end, ended):
-            driver.job.pause()
-            _let_go(lock, waiting, UNDER_WAY)
-            act.checkpoint.look()
-            _read(act)
-            too_late = moment == "rows" and _is_committed(act, batch, ended)
-            if driver.gone:
-                break
-            if act.checkpoint.in_flight == batch and not too_late:
-                return
-            driver.job.resume()
-        _let_go(lock, waiting, STEP)
+        if any((row.kind, row.batch) == ("row", batch) and row.offset >= end for row in act.log.entries):
+            return
+        driver.job.resume()
+
+
+def _why_in_vain(moment: str, driver: Driver, deadline: float, others: Callable[[], bool]) -> str:
+    """Return why the moment is not waited for any longer, or ""."""
+    if others():
+        return "given up before its moment came, since another order was given"
     if driver.gone:
-        raise NotDone(f"kill-driver: driver {driver.number} ended before its moment came")
-    raise NotDone(f"kill-driver: in {PATIENCE:g} s no driver was caught{AIMS[moment]}; try again, or kill it now")
+        return f"driver {driver.number} ended before its moment came"
+    if time.monotonic() > deadline:
+        return f"in {PATIENCE:g} s no driver was caught{AIMS[moment]}; try again, or kill it now"
+    return ""
 
 
 def _read(act: Act) -> None:
     with contextlib.suppress(OSError):
         act.read_log({})
-
-
-def _is_there(moment: str, act: Act, batch: int, end: int, ended: int) -> bool:
-    if moment == "commit":
-        return _is_committed(act, batch, ended)
-    return any(row.offset >= end and row.kind == "row" and row.batch == batch for row in act.log.entries)
-
-
-def _is_committed(act: Act, batch: int, ended: int) -> bool:
-    return any(each.number > ended and each.batch == batch for each in act.log.ended)
 
 
 def _let_go(lock: threading.RLock, waiting: threading.Event, seconds: float) -> None:
@@ -231,6 +226,7 @@ def _let_go(lock: threading.RLock, waiting: threading.Event, seconds: float) -> 
 AIMS = {
     "": "",
     "rows": " with rows of its batch in the log",
+    "before": " before its commit, with all rows of its batch in the log",
     "commit": " after its commit, before the batch is in the checkpoint",
 }
 BROKER_WORDS = {"kill": "was killed", "freeze": "was frozen", "wake": "was woken", "start": "was started"}

@@ -24,7 +24,7 @@ evidence   the first five of each kind: {"kind": duplicated|conflicting|lost|tor
            the log that it names}
 waiting    "", or what the awaited results wait for: driver 2 is starting, about 20 s
 chronicle  the last 40: {"number", "time", "strike", "words", "consequence": "" until it has shown}
-possible   the orders that can be carried out now; those of an aimed kill are "kill-driver rows", "kill-driver commit"
+possible   the orders that can be carried out now; those of an aimed kill are "kill-driver rows", "… before", "… commit"
 message    "", or one line: why the last order was not carried out, what it did, or what the room waits for
 report     None, or the audit after `finish`: {"verdict", "expected", "delivered", "lost",
            "duplicated", "conflicting", "torn", "summary"}
@@ -227,8 +227,10 @@ TEXTS = {
     "no_gone_drivers": "no driver has ended",
     "gone_drivers": "drivers that have ended: {number}",
     "aim_rows": "Kill in mid-rows",
-    "aim_rows_hint": "kill the driver when rows of its batch are in the log, and before its commit",
-    "aim_commit": "Kill after its commit",
+    "aim_rows_hint": "kill the driver when the first rows of its batch are in the log",
+    "aim_before": "Kill before commit",
+    "aim_before_hint": "kill the driver when all rows of its batch are in the log, and its transaction is open",
+    "aim_commit": "Kill after commit",
     "aim_commit_hint": "kill the driver after its commit, before the batch is in the checkpoint",
     "brokers": "Brokers",
     "broker": "broker {number}",

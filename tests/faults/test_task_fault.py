@@ -1,7 +1,15 @@
-"""A fault in a task strikes for the job that it was armed for."""
+"""A fault that is armed by a file strikes the job that it was armed for, and at once."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+
+from labs.equipment.waiting import eventually
 from labs.faults.fault import JOB_MARK, TaskFaults
 
 NO_PROCESS = 1 << 30  # above every limit of process ids
@@ -13,3 +21,34 @@ def test_task_whose_job_is_dead_does_not_strike_in_place_of_the_next_job(tmp_pat
     with faults.armed("before_commit", "job") as struck:
         faults("before_commit", 1)
         assert not struck.exists()
+
+
+# As a job does it: a thread that is not the main one, which waits, reaches the points of a batch.
+JOB = """
+import os, sys, threading
+from labs.faults.fault import JOB_MARK, TaskFaults
+os.environ[JOB_MARK] = str(os.getpid())
+points = TaskFaults(sys.argv[1])
+def batches():
+    for batch in range(1 << 30):
+        points("before_commit", batch)
+        open(sys.argv[1] + "/committed", "w").write(str(batch))
+threading.Thread(target=batches).start()
+"""
+
+
+def test_job_that_runs_freezes_at_the_point_and_not_behind_it(tmp_path):
+    faults = TaskFaults(str(tmp_path))
+    job = subprocess.Popen([sys.executable, "-c", JOB, str(tmp_path)], process_group=0)
+    try:
+        eventually((tmp_path / "committed").exists, 30)
+        for _ in range(5):
+            with faults.armed("before_commit", "freeze") as struck:
+                eventually(struck.exists, 30)
+            eventually(lambda: psutil.Process(job.pid).status() == psutil.STATUS_STOPPED, 30)
+            assert faults.process("before_commit") == job.pid
+            assert (tmp_path / "committed").stat().st_mtime_ns < struck.with_suffix(".process").stat().st_mtime_ns
+            os.killpg(job.pid, signal.SIGCONT)
+    finally:
+        job.kill()
+        job.wait()

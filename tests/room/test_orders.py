@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from labs.faults.fault import TaskFaults
 from labs.room.orders import freeze_at
 from labs.room.session import NotDone
 
@@ -19,11 +20,10 @@ from labs.room.session import NotDone
         (True, False, "driver 3 ended before its moment came"),
     ],
 )
-def test_a_kill_whose_moment_does_not_come_gives_way(gone, other, said):
-    log = SimpleNamespace(end=0, last_ended=0, entries=[], ended=[])
-    checkpoint = SimpleNamespace(look=lambda: None, in_flight=None)
-    act: Any = SimpleNamespace(log=log, checkpoint=checkpoint, read_log=lambda drivers: [])
-    driver: Any = SimpleNamespace(number=3, gone=gone)
+def test_a_kill_whose_moment_does_not_come_gives_way(gone, other, said, tmp_path):
+    act: Any = SimpleNamespace(log=SimpleNamespace(end=0), read_log=lambda drivers: [])
+    driver: Any = SimpleNamespace(number=3, gone=gone, job=SimpleNamespace(points=TaskFaults(str(tmp_path))))
     lock = threading.RLock()
     with lock, pytest.raises(NotDone, match=said):
         freeze_at("rows", driver, act, lock, lambda: other)
+    assert list(tmp_path.iterdir()) == [], "nothing strikes later"

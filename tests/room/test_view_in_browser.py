@@ -110,7 +110,7 @@ def everything() -> dict[str, Any]:
     next(each for each in state["log"]["entries"][::-1] if each["kind"] == "row")["copy"] = True
     state["message"] = "kill-executor: no executor runs just now"
     state["waiting"] = "driver 8 is frozen"
-    state["possible"] += ["kill-driver rows", "kill-driver commit"]
+    state["possible"] += ["kill-driver rows", "kill-driver before", "kill-driver commit"]
     return state
 
 
@@ -202,7 +202,8 @@ def test_each_button_sends_its_order_and_none_when_it_is_impossible(live):
     button(browser, "wake-driver").click()
     button(browser, "start-broker").click()
     assert sent(browser) == [{"do": "wake-driver", "driver": 8}, {"do": "start-broker", "broker": 1}]
-    for at, moment in (("rows", "Kill in mid-rows"), ("commit", "Kill after its commit")):
+    moments = {"rows": "Kill in mid-rows", "before": "Kill before commit", "commit": "Kill after commit"}
+    for at, moment in moments.items():
         aimed = browser.find_element(By.CSS_SELECTOR, f"[data-at={at}]")
         assert aimed.text == moment
         aimed.click()

@@ -1,7 +1,7 @@
 // --- Left: the processes, each with its buttons
 
 const GONE = ["killed", "fenced", "refused", "ended"];
-const AIMS = [["rows", "aim_rows"], ["commit", "aim_commit"]];
+const AIMS = [["rows", "aim_rows"], ["before", "aim_before"], ["commit", "aim_commit"]];
 
 function livesPart(room) {
   const { texts, signs } = room.words;
@@ -46,7 +46,7 @@ function livesPart(room) {
   const gone = made("ul", { class: "eo-gone" });
   const fold = made("details", { class: "eo-fold" }, made("summary"), gone);
   drivers.rows.classList.add("eo-slots");
-  drivers.element.append(made("div", { class: "eo-row eo-orders eo-aims" }, ...aims), made("div", { class: "eo-row eo-orders" }, second, spare), fold);
+  drivers.element.append(made("div", { class: "eo-row eo-orders" }, ...aims, second, spare), fold);
 
   // One line with its button, for a part of which there is only one.
   function single(title, ...names) {
