@@ -67,7 +67,7 @@ function showCell(room, node, entry) {
   const control = room.words.signs.entries[entry.kind];
   say(node.parts.count, control ? control[0] : entry.count ?? "·");
   const client = control || !entry.ip ? "" : `.${entry.ip.split(".").pop()}`;
-  say(node.parts.client, entry.copy ? `${client} ${room.words.texts.again}` : client);
+  say(node.parts.client, entry.copy ? room.words.texts.again : client); // both are wider than a cell
 }
 
 function logPart(room) {
