@@ -38,6 +38,7 @@ class RunningVerdict:
         self._ips: defaultdict[int, set[str]] = defaultdict(set)  # window start -> IPs; the sending thread adds them
         self._first: dict[Key, Row] = {}  # the first readable record of each result
         self._again: list[tuple[Row, Row]] = []  # the first copies, each with its original
+        self._attempts: defaultdict[str, list[Row]] = defaultdict(list)  # as the auditor names them -> readable records
         self._results: defaultdict[int, list[Result]] = defaultdict(list)  # window start -> results, without headers
         self._batches, self._across = Batches(), AnomalyTally()
         self._closed_ms, self._undecided = 0, frozenset[Key]()
@@ -73,7 +74,8 @@ class RunningVerdict:
             list(self._batches.collect([result]))
 
     def _note(self, row: Row, key: Key) -> None:
-        """Keep the first record of a result, and the first copies of others."""
+        """Keep the first record of a result, the first copies of others, and the attempt that wrote it."""
+        self._attempts[f"batch {row.batch}, attempt {row.attempt}"].append(row)
         first = self._first.setdefault(key, row)
         alike = [each for each in self._again if (each[0].count == each[1].count) == (first.count == row.count)]
         if first is not row and len(alike) < PIECES:
@@ -86,8 +88,13 @@ class RunningVerdict:
             keys = (key for window in sorted(self._missing) for key in self._missing[window][kind])
             for window, ip in islice(keys, PIECES):
                 found.append({"kind": kind, "words": f"{ip}, {clock(window)}: {words}", "entries": []})
-        torn = self._across.examples.get(Anomaly.TORN_BATCH, [])
-        return found + [{"kind": "torn", "words": words, "entries": []} for words in torn]
+        for words in self._across.examples.get(Anomaly.TORN_BATCH, [])[:PIECES]:
+            rows = self._attempts[words.partition(":")[0]]
+            found.append({"kind": "torn", "words": words, "entries": [row.shown() for row in rows]})
+        right = (row for key, row in self._first.items() if row.count == self.expected.get(key))
+        for row in islice(right, PIECES):
+            found.append({"kind": "delivered", "words": f"{_result(row)}: {_place(row)}", "entries": [row.shown()]})
+        return found
 
     def close(self, watermark_ms: int, undecided: Collection[Key] = ()) -> None:
         """Close the windows that end at the watermark or before. Results that are `undecided` may still come."""
@@ -157,9 +164,16 @@ class RunningVerdict:
 
 def _of_a_copy(first: Row, again: Row) -> dict[str, Any]:
     """Return the evidence that a result is there twice: 192.0.2.3, 00:00:15: batch 3 and batch 3."""
-    where = [f"batch {row.batch}" if row.batch is not None else f"offset {row.offset}" for row in (first, again)]
+    where = [_place(row) for row in (first, again)]
     kind, words = "duplicated", f"{where[0]} and {where[1]}"
     if first.count != again.count:
         kind, words = "conflicting", f"{first.count} in {where[0]}, {again.count} in {where[1]}"
-    window = clock(again.window) if again.window is not None else ""
-    return {"kind": kind, "words": f"{again.ip}, {window}: {words}", "entries": [first.shown(), again.shown()]}
+    return {"kind": kind, "words": f"{_result(again)}: {words}", "entries": [first.shown(), again.shown()]}
+
+
+def _result(row: Row) -> str:
+    return f"{row.ip}, {clock(row.window) if row.window is not None else ''}"
+
+
+def _place(row: Row) -> str:
+    return f"batch {row.batch}" if row.batch is not None else f"offset {row.offset}"

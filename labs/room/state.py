@@ -20,8 +20,7 @@ marker     None or {"batch", "epoch"}: the last committed marker
 readers    {"committed", "uncommitted"}: how many results a reader of each isolation level sees
 verdict    {"word": valid|invalid|unknown, "expected", "delivered", "awaited", "lost", "duplicated", "conflicting",
            "torn", "why"} by now, from labs.evidence.auditor; awaited: expected, and not due yet
-evidence   the first five of each kind: {"kind": duplicated|conflicting|lost|torn|awaited, "words", "entries": those of
-           the log that it names}
+evidence   the first five of each kind: {"kind": one of EVIDENCE, "words", "entries": those of the log that it names}
 waiting    "", or what the awaited results wait for: driver 2 is starting, about 20 s
 chronicle  the last 40: {"number", "time", "strike", "words", "consequence": "" until it has shown}
 possible   the orders that can be carried out now; those of an aimed kill are "kill-driver rows", "… before", "… commit"
@@ -110,7 +109,8 @@ TIPS = {
     "torn": "batches of which a reader sees only some rows",
     "awaited": "results that are sent and not due yet",
 }
-EVIDENCE = ("duplicated", "conflicting", "lost", "torn", "awaited")
+FLAWS = ("duplicated", "conflicting", "lost", "torn")
+EVIDENCE = (*FLAWS, "awaited", "delivered")
 VERDICTS = {"valid": ("✓", "valid"), "invalid": ("✕", "invalid"), "unknown": ("?", "unknown")}
 DRIVERS = {
     "warm": ("◔", "warm spare"),
@@ -216,6 +216,7 @@ TEXTS = {
     "evidence": "Evidence",
     "evidence_of": "{kind}: {tip}",
     "no_evidence": "none",
+    "not_kept": "not in this recording",  # an older one
     "show_records": "{words}: show it in the log",
     "expected": "of {expected} expected",
     "lives": "Processes",
@@ -309,7 +310,7 @@ def words() -> dict[str, Any]:
     kinds = {"verdicts": VERDICTS, "drivers": DRIVERS, "brokers": BROKERS, "batches": BATCHES, "entries": ENTRIES}
     signs = {kind: {name: list(each) for name, each in of_kind.items()} for kind, of_kind in kinds.items()}
     orders = {name: {**order, "states": list(order["states"])} for name, order in ORDERS.items()}
-    plain = {"tips": TIPS, "kinds": list(EVIDENCE), "key": [list(each) for each in KEY], "most_rate": MOST_RATE}
+    plain = {"tips": TIPS, "flaws": list(FLAWS), "key": [list(each) for each in KEY], "most_rate": MOST_RATE}
     plain["with_marker"] = EXACTLY_ONCE.name
     return {"signs": signs, "orders": orders, "texts": TEXTS, "numbers": list(NUMBERS), **plain}
 

@@ -146,4 +146,18 @@ def test_what_is_lost_or_awaited_is_named():
     assert found == {"lost": "a, 00:00:00: in no batch", "awaited": "b, 00:00:05: sent, and not readable yet"}
     verdict.add([row(0, "a")])
     verdict.numbers()
-    assert [each["kind"] for each in verdict.evidence()] == ["awaited"]
+    assert [each["kind"] for each in verdict.evidence()] == ["awaited", "delivered"]
+
+
+def test_what_is_delivered_or_torn_leads_to_its_records():
+    verdict = RunningVerdict()
+    sent(verdict, *((0, name) for name in "abcdefg"))
+    verdict.add([row(0, "a", count=9, batch=2, attempt="x", offset=1)])  # not the right count
+    verdict.add([row(0, name, batch=3, rows=9, offset=2 + n) for n, name in enumerate("bcdefg")])
+    verdict.numbers()
+    delivered = [each for each in verdict.evidence() if each["kind"] == "delivered"]
+    assert [[entry["offset"] for entry in each["entries"]] for each in delivered] == [[n] for n in range(2, 7)]
+    assert delivered[0]["words"] == "b, 00:00:00: batch 3"
+    torn = {each["words"]: each["entries"] for each in verdict.evidence() if each["kind"] == "torn"}
+    entries = torn["batch 3, attempt a: rows visible: 6 of 9"]
+    assert [entry["offset"] for entry in entries] == list(range(2, 8))

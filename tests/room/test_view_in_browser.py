@@ -274,6 +274,35 @@ def test_a_piece_of_evidence_leads_to_both_its_records_and_back(live):
     eventually(lambda: newest.text.endswith(" newer"))
 
 
+def test_each_counter_leads_to_its_records(live):
+    state = state_of(CHECKPOINT, 10.5)
+    entry = state["log"]["entries"][-1]
+    words = f"{entry['ip']}, {entry['window']}: batch {entry['batch']}"
+    state["evidence"].append({"kind": "delivered", "words": words, "entries": [entry]})
+    browser = live(state)
+    for kind, shown in (
+        ("delivered", [words]),
+        ("lost", []),
+        ("duplicated", [each["words"] for each in state["evidence"][:-1]]),
+    ):
+        browser.find_element(By.CSS_SELECTOR, f".eo-count-{kind}").click()
+        eventually(lambda kind=kind: texts(browser, ".eo-evidence .eo-title")[0].startswith(f"{kind}: "))
+        browser.execute_async_script(DRAWN)
+        assert texts(browser, ".eo-piece") == shown
+        assert bool(texts(browser, ".eo-map .eo-cell[data-found=true]")) == bool(shown)
+        assert texts(browser, ".eo-evidence .eo-none") == ["" if shown else "none"]
+    tell(browser, evidence=[])
+    assert texts(browser, ".eo-evidence .eo-none") == ["not in this recording"]
+
+
+@pytest.mark.parametrize("width", [1920, 1280])
+def test_what_a_cell_of_the_log_says_fits_into_it(live, browser, width):
+    browser.set_window_size(width, 900)
+    live(everything())
+    wide = "return [...document.querySelectorAll('.eo-map .eo-cell')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert browser.execute_script(f"{wide}.map((e) => e.textContent)") == []
+
+
 def test_a_copy_and_its_original_flash_together_unless_motion_is_unwanted(live):
     browser = live(state_of(CHECKPOINT, 8.4))
     tell(browser, log=state_of(CHECKPOINT, 9.0)["log"])

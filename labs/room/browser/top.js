@@ -90,7 +90,7 @@ function verdictPart(room) {
 
 // The first pieces of evidence of one kind; each leads to its records in the log.
 function evidencePart(room) {
-  const { texts, tips, kinds } = room.words;
+  const { texts, tips, flaws } = room.words;
   const list = made("ol", { class: "eo-pieces" });
   const none = made("p", { class: "eo-soft eo-none" });
   const element = part("evidence", texts.evidence, none, list);
@@ -109,14 +109,14 @@ function evidencePart(room) {
   };
   return {
     element,
-    keys: ["evidence", "stage"],
-    draw({ evidence }) {
+    keys: ["evidence", "verdict", "stage"],
+    draw({ evidence, verdict }) {
       known = evidence;
-      const kind = asked ?? kinds.find((each) => each !== "awaited" && evidence.some((piece) => piece.kind === each)) ?? kinds[0];
+      const kind = asked ?? flaws.find((each) => evidence.some((piece) => piece.kind === each)) ?? flaws[0];
       const shown = evidence.filter((each) => each.kind === kind).map((each, n) => ({ ...each, n }));
       say(element.firstChild, filled(texts.evidence_of, { kind, tip: tips[kind] }));
       mark(element, "data-kind", kind);
-      say(none, shown.length ? "" : texts.no_evidence);
+      say(none, shown.length ? "" : verdict[kind] ? texts.not_kept : texts.no_evidence);
       keep(list, shown, (each) => each.n, make, (node, each) => {
         node.firstChild.entries = each.entries;
         say(node.firstChild, each.words);
