@@ -111,6 +111,17 @@ def test_list_of_pages_stays_in_sight_with_the_present_page_in_it(browser, site)
 
 
 @pytest.mark.long
+def test_contents_of_a_lesson_stay_in_sight_at_its_right(browser, site):
+    open_page(browser, site, LESSON)  # 1280 pixels wide
+    browser.execute_script("scrollTo(0, 2000)")
+    place = "const { left, right, top } = document.querySelector(arguments[0]).getBoundingClientRect(); "
+    place += "return { left, right, top }"
+    text, first = (browser.execute_script(place, each) for each in ("main", "#contents a"))
+    assert text["right"] <= first["left"] < first["right"] <= 1280
+    assert 0 < first["top"] < 200
+
+
+@pytest.mark.long
 def test_list_of_pages_is_a_drawer_where_the_screen_is_narrow(browser, site):
     browser.set_window_size(390, 844)
     open_page(browser, site, LESSON)
@@ -127,16 +138,16 @@ def test_list_of_pages_is_a_drawer_where_the_screen_is_narrow(browser, site):
 
 
 @pytest.mark.long
-def test_no_page_is_wider_than_a_phone(browser, site, soups):
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-    )
+def test_no_page_is_wider_than_its_screen(browser, site, soups):
+    wide = []
     try:
-        wide = []
         for path in soups:
             open_page(browser, site, str(path.relative_to(site)))
-            if browser.execute_script("return document.documentElement.scrollWidth") > 390:
-                wide.append(path.name)
+            for width in (390, 768, 1280, 1920):
+                screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 1000}
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+                if browser.execute_script("return document.documentElement.scrollWidth") > width:
+                    wide.append((path.name, width))
         assert wide == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -238,6 +249,18 @@ def test_pages_can_be_read_by_everybody_and_complain_of_nothing(browser, site, s
         open_page(browser, site, page)
         assert findings_of_axe(browser) == [], page
         assert complaints(browser) == [], page
+
+
+@pytest.mark.long
+@pytest.mark.soak
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_page_can_be_read_by_everybody_with_all_its_folds_open(browser, site, soups, scheme):
+    set_scheme(browser, scheme)
+    for path in soups:
+        open_page(browser, site, str(path.relative_to(site)))
+        browser.execute_script("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+        assert (findings_of_axe(browser), complaints(browser)) == ([], []), path.name
 
 
 @pytest.mark.long
