@@ -66,9 +66,11 @@ class OwnStage:
 
     def make_sink(self, topic: str, bootstrap_servers: str, points: AnyPoints) -> Sink:
         """Return the foreachBatch function. The lesson's functions know the servers; the argument is not used."""
+        kafka = SinkKafka(self, topic, points)
 
         def sink(rows: DataFrame, batch_id: int) -> None:
-            self.publish(rows, batch_id, SinkKafka(self, topic, batch_id, points))
+            kafka.take(batch_id)
+            self.publish(rows, batch_id, kafka)
             points(BEFORE_CHECKPOINT, batch_id)
 
         return sink
@@ -127,17 +129,28 @@ def sink_of(
 
 
 class SinkKafka:
-    """The `kafka` argument of a student's `publish`, for one batch."""
+    """The `kafka` argument of a student's `publish`.
 
-    def __init__(self, stage: OwnStage, topic: str, batch_id: int, points: AnyPoints):
+    It is told each batch, because a student's producer may outlive the batch for which it was made.
+    """
+
+    def __init__(self, stage: OwnStage, topic: str, points: AnyPoints):
         self.topic, self._name = topic, f"sink-of-{topic}"
-        self._stage, self._batch, self._points = stage, batch_id, lambda point: points(point, batch_id)
+        self._stage, self._points = stage, points
+        self.take(-1)
+
+    def take(self, batch_id: int) -> None:
+        """Note the batch that `publish` is called with."""
+        self._batch, self._produced = batch_id, 0
+        self._headers = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])]
 
     def new_producer(self) -> PointedProducer:
         """Return a transactional producer with an epoch of its own."""
-        self._points(point("before", "fence"))
-        headers = [("batch_id", str(self._batch)), ("attempt", uuid.uuid4().hex[:8])]
-        return PointedProducer(self._stage.new_producer(self._name), self._points, headers)
+        self._reach(point("before", "fence"))
+        return PointedProducer(self._stage.new_producer(self._name), self)
+
+    def _reach(self, place: str) -> None:
+        self._points(place, self._batch)
 
     def last_batch(self) -> int:
         """Return the batch of the last marker, or -1."""
@@ -155,24 +168,24 @@ class SinkKafka:
 class PointedProducer:
     """A transactional producer that passes the fault points and adds the batch's headers to each record."""
 
-    def __init__(self, real: Any, points: Callable[[str], object], headers: list[tuple[str, str]]):
-        self._real, self._points, self._headers, self._produced = real, points, headers, 0
+    def __init__(self, real: Any, kafka: SinkKafka):
+        self._real, self._kafka = real, kafka
 
     def begin_transaction(self) -> None:
-        self._points(BEFORE_ROWS)
+        self._kafka._reach(BEFORE_ROWS)
         self._real.begin_transaction()
 
     def produce(self, topic: str, value: str | bytes | None = None, *more: Any, **options: Any) -> None:
-        if self._produced == 1:
+        if self._kafka._produced == 1:
             self._real.flush()
-            self._points(MID_ROWS)
-        self._real.produce(topic, value, *more, **{"headers": self._headers, **options})
-        self._produced += 1
+            self._kafka._reach(MID_ROWS)
+        self._real.produce(topic, value, *more, **{"headers": self._kafka._headers, **options})
+        self._kafka._produced += 1
 
     def commit_transaction(self, *timeout: float) -> None:
-        self._points(BEFORE_COMMIT)
+        self._kafka._reach(BEFORE_COMMIT)
         self._real.commit_transaction(*timeout)
-        self._points(AFTER_COMMIT)
+        self._kafka._reach(AFTER_COMMIT)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)

@@ -73,6 +73,27 @@ def test_the_points_lie_around_the_calls_of_the_producer(stage, told):
     assert not stage.found(6)
 
 
+def test_a_producer_that_is_kept_passes_the_points_of_each_batch(stage):
+    kept: list[Any] = []
+    reached: list[tuple[str, int]] = []
+    rows: Any = ["a", "b"]
+
+    def keeps_one_producer(rows, batch_id, kafka):
+        if not kept:
+            kept.append(kafka.new_producer())
+        kept[0].begin_transaction()
+        for row in rows:
+            kept[0].produce(kafka.topic, row)
+        kept[0].commit_transaction()
+
+    keeps = OwnStage(keeps_one_producer, stage.new_producer)
+    sink = keeps.make_sink("results", "nowhere:1", lambda point, batch: reached.append((point, batch)))
+    for batch_id in (5, 6):
+        sink(rows, batch_id)
+    of_each = ["before_rows", "mid_rows", "before_commit", "after_commit", "before_checkpoint"]
+    assert reached == [("before_fence", 5), *((point, batch) for batch in (5, 6) for point in of_each)]
+
+
 def test_a_batch_that_finds_its_own_marker_is_known(stage):
     stage.make_sink("results", "nowhere:1", lambda point, batch: None)(["a"], 5)
     assert stage.found(5)
