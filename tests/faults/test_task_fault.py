@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 from labs.equipment.waiting import eventually
 from labs.faults.fault import JOB_MARK, TaskFaults
@@ -37,6 +38,7 @@ threading.Thread(target=batches).start()
 """
 
 
+@pytest.mark.bench
 def test_job_that_runs_freezes_at_the_point_and_not_behind_it(tmp_path):
     faults = TaskFaults(str(tmp_path))
     job = subprocess.Popen([sys.executable, "-c", JOB, str(tmp_path)], process_group=0)

@@ -286,8 +286,8 @@ def test_each_counter_leads_to_its_records(live):
         ("duplicated", [each["words"] for each in state["evidence"][:-1]]),
     ):
         browser.find_element(By.CSS_SELECTOR, f".eo-count-{kind}").click()
-        eventually(lambda kind=kind: texts(browser, ".eo-evidence .eo-title")[0].startswith(f"{kind}: "))
         browser.execute_async_script(DRAWN)
+        assert texts(browser, ".eo-evidence .eo-title")[0].startswith(f"{kind}: ")
         assert texts(browser, ".eo-piece") == shown
         assert bool(texts(browser, ".eo-map .eo-cell[data-found=true]")) == bool(shown)
         assert texts(browser, ".eo-evidence .eo-none") == ["" if shown else "none"]

@@ -254,9 +254,7 @@ def test_pages_can_be_read_by_everybody_and_complain_of_nothing(browser, site, s
 @pytest.mark.long
 @pytest.mark.soak
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_each_page_can_be_read_by_everybody_with_all_its_folds_open(browser, site, soups, scheme):
-    set_scheme(browser, scheme)
+def test_each_page_can_be_read_by_everybody_with_all_its_folds_open(browser, site, soups):
     for path in soups:
         open_page(browser, site, str(path.relative_to(site)))
         browser.execute_script("document.querySelectorAll('details').forEach((each) => (each.open = true))")
