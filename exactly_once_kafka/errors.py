@@ -148,9 +148,9 @@ PERMANENT: dict[int, Meaning] = {
         "the broker does not know the compression", "Set the sink's compression_type to another"
     ),
     87: _BAD_RECORD,  # INVALID_RECORD
-    114: Meaning(
+    114: Meaning(  # MISMATCHED_ENDPOINT_TYPE
         "bootstrap_servers names controllers", "Name the brokers' addresses there"
-    ),  # MISMATCHED_ENDPOINT_TYPE
+    ),
     115: Meaning(  # UNSUPPORTED_ENDPOINT_TYPE
         "bootstrap_servers names something that is not a broker", "Name the brokers' addresses there"
     ),

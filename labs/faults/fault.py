@@ -180,7 +180,7 @@ class TaskFaults:
 
 
 def _run() -> str | None:
-    from pyspark import TaskContext  # only tasks come here
+    from pyspark import TaskContext  # only processes with Spark come here
 
     context = TaskContext.get()
     return context.getLocalProperty("spark.jobGroup.id") if context else None
