@@ -140,7 +140,8 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
     checkpoint = arguments.checkpoint
     with points.armed(*faults):
         try:
-            query = ip_count.start_query(ip_count.count_ips(records), _telling(sink), checkpoint, **trigger)
+            counts = ip_count.count_ips(ip_count.in_few_tasks(records))
+            query = ip_count.start_query(counts, _telling(sink), checkpoint, **trigger)
             _await(query)
         except (PySparkException, Py4JJavaError) as error:
             # Here, since the import takes as long as a JVM's start.

@@ -61,6 +61,15 @@ def read_source(
     return reader.option("startingOffsets", starting).load()
 
 
+def in_few_tasks(records: DataFrame) -> DataFrame:
+    """Read a source with more partitions than this machine has cores in one task for each core.
+
+    A task takes some 20 ms of a small batch. On a cluster nothing is changed: its cores may still be starting.
+    """
+    context = records.sparkSession.sparkContext
+    return records.coalesce(context.defaultParallelism) if context.master.startswith("local[") else records
+
+
 def parse_records(records: DataFrame) -> DataFrame:
     """Split each value `epoch_millis,ip` into event_time and ip; both are NULL if the value is malformed.
 

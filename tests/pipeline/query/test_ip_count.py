@@ -80,3 +80,10 @@ def test_tombstone_is_malformed_and_no_crash(run, broker, topic):
     query, found = run(source)
     assert found == {}
     assert sum(p.observedMetrics["source"].malformed for p in query.recentProgress) == 1
+
+
+def test_more_partitions_than_cores_are_read_in_a_task_for_each_core(spark):
+    cores = spark.sparkContext.defaultParallelism
+    many, few = (spark.range(9).repartition(tasks) for tasks in (3 * cores, 1))
+    assert ip_count.in_few_tasks(many).rdd.getNumPartitions() == cores
+    assert ip_count.in_few_tasks(few).rdd.getNumPartitions() == 1
