@@ -26,7 +26,7 @@ EXAMPLES = """examples:
   zcat old/*.gz | python -m labs count - --json > counts.json
 """
 PICTURES = (".png", ".svg", ".pdf")
-LONG_LOG = 400_000_000  # bytes, unpacked: from about two million lines on all compilers save more than they cost
+LONG_LOG = 75_000_000  # bytes, unpacked: from about 500,000 lines on, all compilers save more than they cost
 UNPACKED = 10  # a gzip becomes about so many times as long
 # So many objects come between two searches for cycles among them. A log becomes millions of objects without any, and by
 # default the searches take a fifth of Python's time.
