@@ -6,7 +6,7 @@ start and warm-up cancel out. The engines take turns, so that a slow phase of th
 Limitations: two cores, or as many as there are, with traffic, broker and reader on the same machine. An engine with one
 task for each partition has at most one for each core. For an engine that is still warming up at the end of the small
 backlog, the result depends on the sizes. JVMs use all of their compilers, as they do by default, so that their first
-result comes later than in lessons and comparisons.
+result comes later than in lessons and comparisons. Spark's batches come back to back, as they do by default.
 """
 
 from __future__ import annotations
@@ -90,5 +90,6 @@ def _told(pairs: Sequence[Pair]) -> dict[str, tuple[float, str]]:
         "drained after the warm-up": (median(lambda pair: pair.records_per_second), "records/s"),
         "latency, p50": (hundredths[49], "s"),
         "latency, p99": (hundredths[98], "s"),
+        "cores busy at a steady pace": (median(lambda pair: pair.large.cores), "cores"),
         "memory": (median(lambda pair: pair.large.memory_mb), "MB"),
     }

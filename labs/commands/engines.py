@@ -21,7 +21,7 @@ JUDGED = ("lost", "duplicated", "verdict")
 COLUMNS = {
     "kills": ("seed", "engine", "guarantee", *JUDGED, "recoveries", "first_result"),
     "outage": ("seed", "engine", "timeout_seconds", "away_seconds", *JUDGED),
-    "speed": ("seed", "engine", *JUDGED, "first_result", "drained", "latency_p50", "latency_p99", "memory_mb"),
+    "speed": ("seed", "engine", *JUDGED, "first_result", "drained", "latency_p50", "latency_p99", "cores", "memory_mb"),
 }
 
 EXAMPLES = """examples:

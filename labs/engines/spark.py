@@ -7,9 +7,14 @@ from typing import Any
 from labs.engines.engine import COMMIT_SECONDS, TRANSACTION_TIMEOUT_MS, Running, Setting, Work, as_options
 from labs.faults.job import JobProcess
 
+HOW_OFTEN = (
+    "seconds between two micro-batches, as often as the others commit; in a long run 0: one after the other, as Spark "
+    "does by default"
+)
+
 
 class SparkEngine:
-    """`python -m labs run`, a micro-batch each second."""
+    """`python -m labs run`, a micro-batch each second, or one after the other in a long run."""
 
     name = "spark"
     title = "Spark, with the lab's sink"
@@ -27,7 +32,7 @@ class SparkEngine:
     ) -> tuple[Setting, ...]:
         """Return the options of `python -m labs run`."""
         shared = (
-            Setting("trigger", str(commit_seconds), "seconds between two micro-batches, as often as the others commit"),
+            Setting("trigger", str(commit_seconds), HOW_OFTEN),
             Setting("starting", "earliest", "the log is written before the job starts; used only without a checkpoint"),
         )
         if not exactly_once:
@@ -47,7 +52,8 @@ class SparkEngine:
 
     def start(self, work: Work) -> Running:
         """Start the job on its checkpoint."""
-        settings = self.settings(work.exactly_once, work.transaction_timeout_ms, work.commit_seconds)
+        between_batches = 0 if work.long_run else work.commit_seconds
+        settings = self.settings(work.exactly_once, work.transaction_timeout_ms, between_batches)
         options: dict[str, Any] = {name.replace("-", "_"): value for name, value in as_options(settings).items()}
         return JobProcess(
             bootstrap_servers=work.bootstrap_servers,

@@ -328,6 +328,18 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process and its descendants have taken; those that have ended do not count."""
+    total = 0.0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                times = each.cpu_times()
+                total += times.user + times.system
+    return total
+
+
 def last_lines(text: str, count: int = 15) -> str:
     """Return the last lines, indented, without routine lines of a Java log unless there are no others."""
     lines = text.splitlines()

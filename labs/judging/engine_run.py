@@ -18,14 +18,15 @@ each other. An engine that duplicates results seems to drain too early; the audi
 from __future__ import annotations
 
 import bisect
+import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from labs.engines.engine import Engine, Running, Work
-from labs.equipment.child_process import resident_bytes
+from labs.equipment.child_process import processor_seconds, resident_bytes
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import CommittedCount, Tail
@@ -235,6 +236,7 @@ class SpeedRun:
     drained: float | None  # seconds from the start of the engine to the last one
     latencies: tuple[float, ...]
     memory_mb: float  # the largest sum of its processes' resident memory; shared pages count in each process
+    cores: float | None  # that its processes were busy with while the records came at a steady pace
     audit: Audit
 
     trial = "speed"
@@ -249,6 +251,7 @@ class SpeedRun:
             "latency_p50": percentile(self.latencies, 0.5),
             "latency_p99": percentile(self.latencies, 0.99),
             "memory_mb": round(self.memory_mb),
+            "cores": self.cores and round(self.cores, 2),
         }
 
 
@@ -272,41 +275,50 @@ def run_speed(
     """
     results = final_results(log, backlog)  # counted before anything is timed
     session = EngineSession(engine, work, watched=False, partitions=work.partitions)
-    memory, error, first, drained, latencies = _Memory(session), None, None, None, []
+    usage, error, first, drained, latencies = _Usage(session), None, None, None, []
     try:
         session.send(log[:backlog])
         session.flush()
         try:
-            first, drained = _drain(session, results, memory)
+            first, drained = _drain(session, results, usage)
         finally:
             session.watch()
         say(f"{backlog:,} records drained")
         session.wait_for(results, committed=True)
-        latencies = _follow(session, results, log[backlog:], seconds, memory)
+        latencies = _follow(session, results, log[backlog:], seconds, usage)
         send_rest(session, (), log)
     except EngineStopped as stopped:
         error = str(stopped)
     finally:
         session.close()
     return SpeedRun(
-        engine.name, work.exactly_once, backlog, first, drained, tuple(latencies), memory.most / MB,
+        engine.name, work.exactly_once, backlog, first, drained, tuple(latencies), usage.memory / MB, usage.cores,
         judge(session, log, error),
     )  # fmt: skip
 
 
-class _Memory:
-    """The largest sum of the memory of the engine's processes, measured once a second."""
+class _Usage:
+    """What the engine's processes take: the largest sum of their memory, measured once a second, and of the cores."""
 
     def __init__(self, session: EngineSession):
-        self.most = 0  # bytes
+        self.memory = 0  # bytes
+        self.cores: float | None = None  # in the last `while_busy`
         self._session, self._measured = session, 0.0
 
     def look(self) -> None:
+        """Measure the memory, unless it was measured a moment ago."""
         if time.monotonic() - self._measured > MEMORY_EVERY:
-            self.most, self._measured = max(self.most, resident_bytes(self._session.pid)), time.monotonic()
+            self.memory, self._measured = max(self.memory, resident_bytes(self._session.pid)), time.monotonic()
+
+    @contextlib.contextmanager
+    def while_busy(self) -> Iterator[None]:
+        """Measure with how many cores the processes are busy during the block."""
+        began, before = time.monotonic(), processor_seconds(self._session.pid)
+        yield
+        self.cores = (processor_seconds(self._session.pid) - before) / (time.monotonic() - began)
 
 
-def _drain(session: EngineSession, results: int, memory: _Memory) -> tuple[float, float]:
+def _drain(session: EngineSession, results: int, usage: _Usage) -> tuple[float, float]:
     """Start the engine; return the seconds to the first committed result and to all. Raises EngineStopped."""
     count = CommittedCount(session.work.bootstrap_servers, session.work.sink_topic)
     try:
@@ -314,7 +326,7 @@ def _drain(session: EngineSession, results: int, memory: _Memory) -> tuple[float
         first, standstill = 0.0, Standstill("nothing")
         while count.records < results:
             session.look()
-            memory.look()
+            usage.look()
             count.read(COUNT_SECONDS)
             if count.records and not first:
                 first = session.now
@@ -324,9 +336,7 @@ def _drain(session: EngineSession, results: int, memory: _Memory) -> tuple[float
         count.close()
 
 
-def _follow(
-    session: EngineSession, results: int, late: Sequence[Access], seconds: float, memory: _Memory
-) -> list[float]:
+def _follow(session: EngineSession, results: int, late: Sequence[Access], seconds: float, usage: _Usage) -> list[float]:
     """Send the rest within `seconds`, and return the latency of each new result. Raises EngineStopped."""
     tail = Tail(session.work.bootstrap_servers, session.work.sink_topic, "read_committed")
     latencies: list[float] = []
@@ -335,16 +345,17 @@ def _follow(
             tail.read(0.1)
         sent = len(session.closable)
         session.send(late, seconds)  # only now, since reading the results of a large backlog takes a while
-        while not session.all_sent:
-            tail.distinct.clear()  # so that each read takes as long after a large backlog as after a small one
-            session.tick()
-            memory.look()
-            tail.read(0.01)
-            came = time.monotonic()
-            for start, _ in tail.distinct:
-                closing = bisect.bisect_left(session.closable, (start + WINDOW_MS,))
-                if sent <= closing < len(session.closable):  # of a window that became final only now
-                    latencies.append(came - session.closable[closing][1])
+        with usage.while_busy():
+            while not session.all_sent:
+                tail.distinct.clear()  # so that each read takes as long after a large backlog as after a small one
+                session.tick()
+                usage.look()
+                tail.read(0.01)
+                came = time.monotonic()
+                for start, _ in tail.distinct:
+                    closing = bisect.bisect_left(session.closable, (start + WINDOW_MS,))
+                    if sent <= closing < len(session.closable):  # of a window that became final only now
+                        latencies.append(came - session.closable[closing][1])
         return latencies
     finally:
         tail.close()

@@ -45,7 +45,7 @@ def test_a_control_has_to_be_doubled_and_a_timeout_longer_than_the_outage_to_kee
 
 
 def test_each_trial_has_a_table_of_its_own():
-    speed = SpeedRun("quix", True, 1000, 2.0, 4.0, (0.1, 0.2, 0.9), 120.4, CLEAN)
+    speed = SpeedRun("quix", True, 1000, 2.0, 4.0, (0.1, 0.2, 0.9), 120.4, 0.456, CLEAN)
     runs = [each.as_dict() for each in (killed(True, CLEAN), away(LOST, 10.0), Found(7, speed))]
     assert (runs[0]["anomalies"], runs[1]["anomalies"]) == ({}, {"LOST": 1})
     assert [(table.title, table.row_count) for table in tables(runs)] == [("kills", 1), ("outage", 1), ("speed", 1)]
@@ -54,11 +54,12 @@ def test_each_trial_has_a_table_of_its_own():
         [[2.0, "killed"], *([second, "an end is answered: done"] for second in (65.8, 66.8))],
     )
     assert (runs[2]["latency_p50"], runs[2]["latency_p99"], runs[2]["memory_mb"]) == (0.2, 0.9, 120)
+    assert runs[2]["cores"] == 0.46
 
 
 def test_what_a_record_costs_once_warm_is_told_without_the_start():
     few, many = (
-        SpeedRun("quix", True, backlog, 2.0, drained, (0.1, 0.2), 120.4, CLEAN)
+        SpeedRun("quix", True, backlog, 2.0, drained, (0.1, 0.2), 120.4, 0.456, CLEAN)
         for backlog, drained in ((1_000, 12.0), (5_000, 14.0))
     )
     assert Pair(few, many).records_per_second == 2_000

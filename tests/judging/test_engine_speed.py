@@ -43,6 +43,8 @@ def test_a_backlog_is_drained_then_each_result_is_timed_and_all_is_judged(work):
     assert len(run.latencies) >= 20
     assert all(0 < each < 60 for each in run.latencies)
     assert run.memory_mb > 100
+    assert run.cores is not None
+    assert 0 < run.cores < 64
 
 
 def test_an_engine_that_ends_by_itself_is_told_of_and_judged_by_what_it_wrote(work, tmp_path, monkeypatch):
