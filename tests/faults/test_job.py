@@ -10,16 +10,23 @@ import tempfile
 import pytest
 
 from exactly_once_kafka.points import FAULT_POINTS
+from exactly_once_kafka.protocol import exactly_once
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
+from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.readers.results import read_results
+from labs.exercises.solutions import exactly_once_sink
 from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess
 from labs.faults.supervisor import HotSpare, Supervisor
+from labs.pipeline.log.generate import classroom
+from labs.pipeline.log.replay import close_windows, replay
+from tests.sink.crashes import crashes
 
 KILLS = 4
+REFERENCE = exactly_once_sink.__file__
 
 
 @pytest.mark.long
@@ -36,6 +43,37 @@ def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_dou
         attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
     assert [str(a.error).split(";")[0] for a in attempts[:-1]] == ["killed by SIGKILL"] * len(faults)
     verdict = audit(classroom_log.expected, read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
+    assert verdict.valid, verdict
+
+
+@pytest.mark.soak
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("sink", "ways"),
+    [
+        ("by-driver", crashes(exactly_once, epochs=True)),
+        ("by-executors", crashes(exactly_once, epochs=True)),
+        (REFERENCE, [[point] for point in FAULT_POINTS]),
+    ],
+    ids=["driver", "executors", "reference"],
+)
+def test_sigkill_before_and_after_each_step_neither_loses_nor_doubles(job_options, broker, topic, sink, ways):
+    faults = [Fault(at, batch, "kill") for batch, several in enumerate(ways, start=3) for at in several]
+    log = list(classroom(windows=len(ways) + 6, clients=8))
+    source = topic()
+    replay(log, broker.bootstrap_servers, source)
+    close_windows(max(time for time, _ in log), broker.bootstrap_servers, source)
+    options = job_options | {"source_topic": source, "sink": sink}
+
+    def attempt(number: int) -> None:
+        with spare.take(tuple(faults[number - 1 : number]), **options) as job:
+            job.wait(300)
+
+    with HotSpare() as spare:
+        attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
+    assert [str(a.error).split(";")[0] for a in attempts[:-1]] == ["killed by SIGKILL"] * len(faults)
+    verdict = audit(count_by_window(log), read_results(broker.bootstrap_servers, options["sink_topic"]))
     assert verdict.valid, verdict
 
 

@@ -19,8 +19,7 @@ from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engin
 
 from exactly_once_kafka.batch_sink import BatchSink
 from exactly_once_kafka.errors import SinkRefused
-from exactly_once_kafka.points import BEFORE_CHECKPOINT, FAULT_POINTS, MID_ROWS, point
-from exactly_once_kafka.protocol import Batch, Marker, Step, next_step
+from exactly_once_kafka.points import FAULT_POINTS
 from exactly_once_kafka.query import NOTES
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.postgres import Postgres
@@ -31,6 +30,7 @@ from labs.faults.supervisor import Supervisor
 from labs.pipeline.sinks.database_sink import MARKERS, DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink, batches, read_entry
 from tests.sink.conftest import numbers_in
+from tests.sink.crashes import crashes
 
 EVERY = list(range(30))
 NUMBER = "int(string(value))"
@@ -146,48 +146,15 @@ def parts(kind, first, second):
     return publish
 
 
-def steps_of(protocol, has_epoch, published) -> list[Step]:
-    """Return the steps of batch 1 where batch 0 was published before, or batch 1 itself."""
-    batch = Batch("query", 1, "plan 1", "plan 0")
-    marker = Marker.of(batch) if published else Marker(0, "query", "plan 0")
-    running, steps, answer = protocol(batch, has_epoch), list[Step](), None
-    while step := next_step(running, answer):
-        steps.append(step)
-        answer = marker if "look" in step or "marker" in step else True
-    return steps
-
-
-def points_of(steps) -> list[str]:
-    """Return the points that a batch passes which takes these steps, in their order."""
-    passed = list[str]()
-    for step in steps:
-        passed += [point("before", step), *([MID_ROWS] if step == "rows" else []), point("after", step)]
-    return [*passed, BEFORE_CHECKPOINT]
-
-
-def crashes(sink) -> list[list[str]]:
-    """Return each point that a batch may pass, behind those at which it is to be crashed before to get there.
-
-    A batch has an epoch where the one before it was published in the same run, and none after a crash.
-    """
-    epochs = isinstance(sink, ExactlyOnceKafkaSink)
-    ways = [
-        ([], steps_of(sink.protocol, True, published=False)),
-        (["before_rows"], steps_of(sink.protocol, not epochs, published=False)),
-        (["after_commit"], steps_of(sink.protocol, not epochs, published=True)),
-    ]
-    first_way = dict[str, list[str]]()
-    for before, steps in ways:
-        for at in points_of(steps):
-            first_way.setdefault(at, [*before, at])
-    return list(first_way.values())
-
-
 @pytest.mark.bench
 def test_crash_before_and_after_each_step_neither_loses_nor_doubles(copy, kind, sink_for):
     """The points are those of the protocol: a step that is added to it is crashed as well."""
     sink = sink_for(points=FaultPoints())
-    faults = [Fault(at, batch) for batch, several in enumerate(crashes(sink), start=1) for at in several]
+    faults = [
+        Fault(at, batch)
+        for batch, several in enumerate(crashes(sink.protocol, isinstance(sink, ExactlyOnceKafkaSink)), start=1)
+        for at in several
+    ]
     assert {fault.point for fault in faults} >= set(FAULT_POINTS)
 
     def attempt(_):
