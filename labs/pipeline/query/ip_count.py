@@ -67,7 +67,7 @@ def in_few_tasks(records: DataFrame) -> DataFrame:
     A task takes some 20 ms of a small batch. On a cluster nothing is changed: its cores may still be starting.
     """
     context = records.sparkSession.sparkContext
-    return records.coalesce(context.defaultParallelism) if context.master.startswith("local[") else records
+    return records.coalesce(context.defaultParallelism) if (context.master or "").startswith("local[") else records
 
 
 def parse_records(records: DataFrame) -> DataFrame:
