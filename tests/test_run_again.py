@@ -39,7 +39,7 @@ INTERRUPTED = {
     "08": ('crashed_in_batch_5("newer-state")', QUERY_RUNS),
     "09": ("def prepare_the_third_again(", "True"),
     "10": ('note("nothing broken"', QUERY_RUNS),
-    "11": ("lie_said.compare(", QUERY_RUNS),
+    "11": ("print(published :=", QUERY_RUNS),
     "12": ("before = {table", QUERY_RUNS),
     "13": ("report = run_chaos(", "True"),
     "14": ("to_ours = late_commit(", QUERY_RUNS),

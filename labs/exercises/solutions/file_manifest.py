@@ -1,12 +1,13 @@
 """The entry in the manifest is the commit: it gets its name in one step, when everything before it is whole.
 
-1. Look whether the entry is there. Then the batch is published, whatever its repetition has computed: leave it alone.
-2. Write the rows. No entry names the file yet, so half of it is nobody's; a repetition writes it anew.
-3. Write the entry under a name that is not in the manifest, and rename it: now, and not a moment earlier, the batch
-   exists, with all its rows.
+1. If the entry is there, the batch is published: do nothing, even if the repetition has computed other rows.
+2. Write the rows. No entry names the file yet, so no reader reads it, even if the process is killed in the middle of
+   it. A repetition writes the file again.
+3. Write the entry under a name that is not in the manifest, and rename it. At this moment the batch becomes visible,
+   with all its rows.
 
-With two drivers at the same time each attempt needs a file of its own, and a last step that fails where an entry is
-there already: on a local disk a hard link, on an object store a conditional put.
+If two drivers may run at the same time, each attempt needs a file of its own. And the last step must fail if the
+entry exists: use a hard link on a local disk, a conditional put on an object store.
 """
 
 

@@ -1,10 +1,10 @@
-"""The result's own name, (window_start, ip), is made unique in the place where the results live.
+"""Window and IP identify a result. A unique index on them lets the database refuse a second copy.
 
-The database refuses the second one, and its memory survives the crash with the results: no second memory that
-could disagree with it. The offset is committed last. Killed before that, the record comes again, and does no harm:
-repeating it is idempotent. So at-least-once delivery plus an idempotent write is exactly once in effect.
+The index is in the same database as the results, so a restarted process still knows which results it has stored.
+The offset is committed last. If the process is killed before that, the record comes again, and its second insert
+changes nothing: it is idempotent. At-least-once delivery and an idempotent write together are exactly once in effect.
 
-It needs a name that tells repetitions from new results. Where there is none, see exercise 3.
+This needs something that tells a repeated result from a new one. If there is nothing, see exercise 3.
 """
 
 import json
