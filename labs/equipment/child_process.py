@@ -319,25 +319,21 @@ def _runs_in(group: int, pid: int) -> bool:
 
 def resident_bytes(pid: int) -> int:
     """Return how many bytes of memory a process and its descendants have now; shared pages count in each."""
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += each.memory_info().rss
-    return total
+    return sum(_of_each(pid, lambda process: process.memory_info().rss))
 
 
 def processor_seconds(pid: int) -> float:
     """Return the processor time that a process and its descendants have taken; those that have ended do not count."""
-    total = 0.0
+    return sum(times.user + times.system for times in _of_each(pid, lambda process: process.cpu_times()))
+
+
+def _of_each(pid: int, measure: Callable[[psutil.Process], Any]) -> Iterator[Any]:
+    """Yield what is measured of a process and of each of its descendants; those that have ended are left out."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         for each in (process, *process.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
-                times = each.cpu_times()
-                total += times.user + times.system
-    return total
+                yield measure(each)
 
 
 def last_lines(text: str, count: int = 15) -> str:

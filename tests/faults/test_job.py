@@ -29,19 +29,24 @@ KILLS = 4
 REFERENCE = exactly_once_sink.__file__
 
 
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_doubles(job_options, classroom_log):
-    """Who takes over comes from a hot spare, warm or not yet: a spare must be as good at every point."""
-    faults = [Fault(point, 3 + n, "kill") for n, point in enumerate(FAULT_POINTS)]
+def run_and_kill_at_each(faults, options):
+    """Run the job to its end, killed by one fault after the other. Who takes over comes from a hot spare."""
 
     def attempt(number: int) -> None:
-        with spare.take(tuple(faults[number - 1 : number]), **job_options) as job:
+        with spare.take(tuple(faults[number - 1 : number]), **options) as job:
             job.wait(300)
 
     with HotSpare() as spare:
         attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
     assert [str(a.error).split(";")[0] for a in attempts[:-1]] == ["killed by SIGKILL"] * len(faults)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_sigkill_at_every_point_with_the_exactly_once_sink_neither_loses_nor_doubles(job_options, classroom_log):
+    """The spare that takes over is warm, or not yet: it must be as good at every point."""
+    faults = [Fault(point, 3 + n, "kill") for n, point in enumerate(FAULT_POINTS)]
+    run_and_kill_at_each(faults, job_options)
     verdict = audit(classroom_log.expected, read_results(job_options["bootstrap_servers"], job_options["sink_topic"]))
     assert verdict.valid, verdict
 
@@ -65,14 +70,7 @@ def test_sigkill_before_and_after_each_step_neither_loses_nor_doubles(job_option
     replay(log, broker.bootstrap_servers, source)
     close_windows(max(time for time, _ in log), broker.bootstrap_servers, source)
     options = job_options | {"source_topic": source, "sink": sink}
-
-    def attempt(number: int) -> None:
-        with spare.take(tuple(faults[number - 1 : number]), **options) as job:
-            job.wait(300)
-
-    with HotSpare() as spare:
-        attempts = Supervisor(attempt, restarts=len(faults), delay=0, report=lambda _: None).run()
-    assert [str(a.error).split(";")[0] for a in attempts[:-1]] == ["killed by SIGKILL"] * len(faults)
+    run_and_kill_at_each(faults, options)
     verdict = audit(count_by_window(log), read_results(broker.bootstrap_servers, options["sink_topic"]))
     assert verdict.valid, verdict
 

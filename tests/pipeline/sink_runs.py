@@ -19,17 +19,17 @@ from tests.conftest import RECORDS_PER_BATCH
 from tests.sink.crashes import points_of, steps_of
 
 ROOT = Path(__file__).parents[2]
-# Of a process that writes a batch: those of the lessons are passed in `make test`, all others beside the long tests.
+POINTS = points_of(steps_of(exactly_once, has_epoch=True, published=False))  # of a batch that is written
+# Those of the lessons are passed in `make test`, all others beside the long tests.
 POINTS_OF_A_WRITE = [
     point if point in FAULT_POINTS else pytest.param(point, marks=[pytest.mark.long, pytest.mark.soak])
-    for point in points_of(steps_of(exactly_once, has_epoch=True, published=False))
+    for point in POINTS
 ]
 
 
 def is_published_before(point):
     """Tell whether a process that is killed at that point has published its batch."""
-    points = points_of(steps_of(exactly_once, has_epoch=True, published=False))
-    return points.index(point) >= points.index(AFTER_COMMIT)
+    return POINTS.index(point) >= POINTS.index(AFTER_COMMIT)
 
 
 def run(spark, broker, classroom_log, sink, checkpoint, records_per_batch=RECORDS_PER_BATCH):

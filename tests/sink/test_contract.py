@@ -150,11 +150,8 @@ def parts(kind, first, second):
 def test_crash_before_and_after_each_step_neither_loses_nor_doubles(copy, kind, sink_for):
     """The points are those of the protocol: a step that is added to it is crashed as well."""
     sink = sink_for(points=FaultPoints())
-    faults = [
-        Fault(at, batch)
-        for batch, several in enumerate(crashes(sink.protocol, isinstance(sink, ExactlyOnceKafkaSink)), start=1)
-        for at in several
-    ]
+    ways = crashes(sink.protocol, epochs=isinstance(sink, ExactlyOnceKafkaSink))
+    faults = [Fault(at, batch) for batch, several in enumerate(ways, start=1) for at in several]
     assert {fault.point for fault in faults} >= set(FAULT_POINTS)
 
     def attempt(_):
