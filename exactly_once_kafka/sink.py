@@ -69,8 +69,8 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     `writers`: the "executors" write their own rows, in one transaction, or the "driver" writes all rows. Executors need
     Kafka 4.0 or later, this library in their Python, and Spark without speculation; otherwise the driver writes, and
-    logs a warning. The driver also writes small batches, which is faster: a batch if those before had at most
-    `driver_rows` rows and 64 MB, and the first batch of a run if it has at most 2,000 rows.
+    logs a warning. The driver also writes small batches, which is faster: a batch if one of the last two with rows
+    had at most `driver_rows` and 64 MB, and the first batch of a run if it has at most 2,000 rows.
 
     `points` is called before and after each step, and at the FAULT_POINTS. `options` are producer settings by
     librdkafka's names, with `_` for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=….

@@ -58,31 +58,35 @@ FIRST_FEW = 2000
 
 
 class NextBatch:
-    """Estimates the next batch by those before. The driver writes it if it is likely to have at most `few` rows.
+    """Estimates the next batch by the last two that had rows. The driver writes it if one of them had at most `few`.
 
+    So executors write what follows two large batches. A single large one, as after a pause, does not make them start
+    Python for the small batches behind it.
     `executors_can` is set to False when executors turn out to lack something that they need to write.
     """
 
     def __init__(self, few: int):
         self._few = few
-        self._rows = self._bytes = 0
-        self._first = self.executors_can = True
+        self._last_two: list[tuple[int, int]] = []  # rows, bytes
+        self.executors_can = True
 
     @property
     def is_for_driver(self) -> bool:
         """Tell whether the driver should write it. False for a run's first batch, whose size is not known."""
-        likely_small = not self._first and self._rows <= self._few and self._bytes <= IN_MEMORY
+        likely_small = any(rows <= self._few and size <= IN_MEMORY for rows, size in self._last_two)
         return likely_small or not self.executors_can
 
     @property
     def to_try(self) -> int:
         """The number of rows up to which the driver should try to write it; 0 if it should not try."""
-        return min(self._few, FIRST_FEW) if self._first else 0
+        return 0 if self._last_two else min(self._few, FIRST_FEW)
 
     def comes_after(self, rows: int, size: int) -> None:
-        """Note a batch and its bytes. The estimate at most halves per batch, so one large batch counts for several."""
-        self._rows, self._bytes = max(rows, self._rows // 2), max(size, self._bytes // 2)
-        self._first = False
+        """Note a batch and its bytes. A run's first one counts as two; a later one without rows does not count."""
+        if not self._last_two:
+            self._last_two = [(rows, size)] * 2
+        elif rows:
+            self._last_two = [self._last_two[1], (rows, size)]
 
 
 # Seconds for which a task keeps its core while Kafka acknowledges nothing. Then the driver waits, which needs no core.

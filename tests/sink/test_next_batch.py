@@ -27,12 +27,14 @@ def test_first_batch_is_tried_up_to_the_smaller_bound(few, tried):
         ([(0, 0)], True),
         ([(1, IN_MEMORY)], True),
         ([(1, IN_MEMORY + 1)], False),
-        ([(200, 1), (0, 0)], True),
-        ([(400, 1), (0, 0)], False),  # a large one now and then
-        ([(400, 1), (0, 0), (0, 0)], True),
+        ([(0, 0), (1_000_000, 1)], True),  # a backlog in one batch, and few rows behind it
+        ([(0, 0), (101, 1), (101, 1)], False),
+        ([(101, 1), (100, 1)], True),
+        ([(101, 1), (0, 0), (0, 0)], False),
+        ([(100, 1), (101, 1), (0, 0)], True),
     ],
 )
-def test_driver_writes_what_comes_after_small_ones(batches, for_driver):
+def test_driver_writes_unless_the_last_two_batches_with_rows_were_large(batches, for_driver):
     next_batch = after(*batches)
     assert next_batch.is_for_driver == for_driver
     assert next_batch.to_try == 0
