@@ -140,8 +140,10 @@ class MarkerStore:
                 if error := message.error():
                     # The end of what is decided. The end of the topic came with the same answer, or a later one.
                     if error.code() == KafkaError._PARTITION_EOF:
+                        if least is None:  # refused before, but not to this reader
+                            least = self._committed_end(consumer, partition, deadline)
                         _, end = consumer.get_watermark_offsets(partition, cached=True)
-                        if undecided or offset >= max(least, end):
+                        if undecided or (least is not None and offset >= max(least, end)):
                             self._position = offset
                             return
                     elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # it is another topic by now
@@ -155,8 +157,8 @@ class MarkerStore:
         finally:
             consumer.unassign()
 
-    def _committed_end(self, consumer: Consumer, partition: TopicPartition, deadline: Deadline) -> int:
-        """Return the offset up to which to read the partition; 0 if it cannot be read, so that reading raises why.
+    def _committed_end(self, consumer: Consumer, partition: TopicPartition, deadline: Deadline) -> int | None:
+        """Return the offset up to which to read the partition; None if that is refused, so that reading raises why.
 
         A new leader may show less, for a moment, than the last one had committed. Until then it gives no end (KIP-207).
         """
@@ -167,7 +169,7 @@ class MarkerStore:
             except KafkaException as error:
                 consumer.poll(0)  # calls error_cb
                 if self._refusal.error or self._is_refused(consumer, error.args[0].code()):
-                    return 0
+                    return None
                 if not deadline.has_time():
                     raise TimeoutError(
                         f"the end of topic {self.topic.name!r} could not be found: {WHY_LATE} ({error})"

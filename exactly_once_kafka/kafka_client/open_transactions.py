@@ -272,13 +272,16 @@ class OpenTransactionRepair:
         return producer
 
     def _note(self, last: Last, found: list[Partition]) -> None:
-        """Note what must be ended, and how. If a new epoch has made Kafka forget how, keep what was noted before."""
-        if not found:
-            self._found = None
-        elif last.committed is not None:
-            self._found = last, found
-        elif not self._found or self._found[0].producer.id != last.producer.id:
+        """Note what must be ended, and how. If a new epoch has made Kafka forget how, keep what was noted before.
+
+        Then keep it also if nothing is found: a partition without leader may have been passed over.
+        """
+        noted = self._found and self._found[0].producer.id == last.producer.id
+        if last.committed is None and noted:
+            return
+        if found and last.committed is None:
             raise OutcomeUnknown(_where(found))
+        self._found = (last, found) if found else None
 
     def _end(self, last: Last, found: list[Partition], producer: ProducerId, deadline: Deadline) -> ProducerId:
         """End the partitions that were found as `last` ended, and return the epoch that this gives.

@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from labs.equipment.plain_text import plain
-from labs.evidence.auditor.verdict import Anomaly, Audit, Verdict
+from labs.evidence.auditor.verdict import SHOWN, Anomaly, Audit, Verdict
 from labs.judging.job_session import JobRun
 from labs.judging.workloads import MEANINGS
 
@@ -102,7 +102,10 @@ def run_in_words(run: JobRun) -> list[str]:
         f"{audit.lost:,} lost, {audit.duplicated:,} duplicated"
     ]
     for anomaly, meaning, examples in findings(audit):
-        lines += [f"  {anomaly.name} {audit.counts[anomaly]:,}: {meaning}", *(f"    {each}" for each in examples)]
+        lines += [
+            f"  {anomaly.name} {audit.counts[anomaly]:,}: {meaning}",
+            *(f"    {each}" for each in examples[:SHOWN]),
+        ]
     lines += [f"  at {strike.seconds:6.1f} s  {strike.kind}: {strike.met}" for strike in run.strikes]
     return lines + [f"  remark: {remark}" for remark in run.remarks]
 
@@ -179,7 +182,9 @@ def _run(title: str, run: JobRun) -> str:
     }
     rows = [f"<tr><td>{name}</td><td>{number:,}</td></tr>" for name, number in numbers.items()]
     for anomaly, meaning, examples in findings(audit):
-        told = "<br>".join([f"<i>{_text(meaning)}</i>", *map(_text, examples)])
+        told = "<br>".join([f"<i>{_text(meaning)}</i>", *map(_text, examples[:SHOWN])])
+        if more := examples[SHOWN:]:
+            told += f"<details><summary>{len(more)} more</summary>{'<br>'.join(map(_text, more))}</details>"
         rows.append(f"<tr><th>{anomaly.name} {audit.counts[anomaly]:,}</th><td>{told}</td></tr>")
     strikes = [
         f"<tr><td>{number}</td><td>{strike.seconds:.1f} s</td><td>{strike.kind}</td><td>{_text(strike.met)}</td></tr>"

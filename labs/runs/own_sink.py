@@ -141,16 +141,17 @@ class SinkKafka:
 
     def take(self, batch_id: int) -> None:
         """Note the batch that `publish` is called with."""
-        self._batch, self._produced = batch_id, 0
-        self._headers = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])]
+        self._batch, self.produced = batch_id, 0
+        self.headers = [("batch_id", str(batch_id)), ("attempt", uuid.uuid4().hex[:8])]
+
+    def reach(self, place: str) -> None:
+        """Say that this batch has come to a fault point."""
+        self._points(place, self._batch)
 
     def new_producer(self) -> PointedProducer:
         """Return a transactional producer with an epoch of its own."""
-        self._reach(point("before", "fence"))
+        self.reach(point("before", "fence"))
         return PointedProducer(self._stage.new_producer(self._name), self)
-
-    def _reach(self, place: str) -> None:
-        self._points(place, self._batch)
 
     def last_batch(self) -> int:
         """Return the batch of the last marker, or -1."""
@@ -162,30 +163,33 @@ class SinkKafka:
         """Mark the batch within the producer's open transaction."""
         if producer is None:
             raise TypeError("kafka.mark(batch_id, producer): in this lesson a mark is part of a transaction")
-        self._stage.mark(self._name, self.topic, batch_id, producer._real)
+        self._stage.mark(self._name, self.topic, batch_id, producer.real)
 
 
 class PointedProducer:
-    """A transactional producer that passes the fault points and adds the batch's headers to each record."""
+    """A transactional producer that passes the fault points and adds the batch's headers to each record.
+
+    `real` is the producer that it calls. What has no fault point is called there as it is.
+    """
 
     def __init__(self, real: Any, kafka: SinkKafka):
-        self._real, self._kafka = real, kafka
+        self.real, self._kafka = real, kafka
 
     def begin_transaction(self) -> None:
-        self._kafka._reach(BEFORE_ROWS)
-        self._real.begin_transaction()
+        self._kafka.reach(BEFORE_ROWS)
+        self.real.begin_transaction()
 
     def produce(self, topic: str, value: str | bytes | None = None, *more: Any, **options: Any) -> None:
-        if self._kafka._produced == 1:
-            self._real.flush()
-            self._kafka._reach(MID_ROWS)
-        self._real.produce(topic, value, *more, **{"headers": self._kafka._headers, **options})
-        self._kafka._produced += 1
+        if self._kafka.produced == 1:
+            self.real.flush()
+            self._kafka.reach(MID_ROWS)
+        self.real.produce(topic, value, *more, **{"headers": self._kafka.headers, **options})
+        self._kafka.produced += 1
 
     def commit_transaction(self, *timeout: float) -> None:
-        self._kafka._reach(BEFORE_COMMIT)
-        self._real.commit_transaction(*timeout)
-        self._kafka._reach(AFTER_COMMIT)
+        self._kafka.reach(BEFORE_COMMIT)
+        self.real.commit_transaction(*timeout)
+        self._kafka.reach(AFTER_COMMIT)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
+        return getattr(self.real, name)

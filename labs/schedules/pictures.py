@@ -179,9 +179,9 @@ def _partition() -> Iterator[str]:
 
 READERS = (
     "Two readers, from left to right. Topic ip_count_source is read by our job; its effect is records in topic "
-    "results, its position is in the checkpoint, and the marker ties the two together: one step, whatever crashes. "
+    "results, its position is in the checkpoint, and the marker says what is written: two steps, and no crash matters. "
     "Topic results is read by her consumer; its effect is her table, its position is in a consumer group of "
-    "Kafka's: two steps, and a crash fits in between."
+    "Kafka's: two steps without a marker, and a crash fits in between."
 )
 COMMITS = (
     "Three sinks, and how each publishes a batch. Kafka: begin, rows, marker, commit. A database: begin, rows, "
@@ -209,7 +209,7 @@ def _readers() -> Iterator[str]:
             left[1],
             "its position: the checkpoint",
             "its effect: topic results",
-            "one step, by the marker",
+            "two steps and a marker",
             GREEN,
             DARK_GREEN,
         ),
@@ -217,7 +217,7 @@ def _readers() -> Iterator[str]:
             left[3],
             "its position: a consumer group",
             "its effect: her table",
-            "two steps: a crash fits in",
+            "two steps, no marker",
             RED,
             DARK_RED,
         ),

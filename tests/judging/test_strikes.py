@@ -213,6 +213,15 @@ def test_the_page_needs_no_other_file_and_escapes_what_a_job_says():
     assert "The job is invalid" in page
 
 
+def test_the_page_names_what_each_of_many_records_met_and_the_terminal_the_first_three():
+    found = Judgement("copy", 7, ["kill"], run(CLEAN[:5] + CLEAN[25:]), DOUBLED)
+    lost = [f"record {number} of source partition 0 is not there" for number in range(5, 25)]
+    page, told = html(found), str(found)
+    assert "<summary>17 more</summary>" in page
+    assert all(each in page for each in lost)
+    assert sum(each in told for each in lost) == 3
+
+
 @pytest.mark.parametrize("name", ["records", "partitions"])
 def test_no_records_and_no_partitions_are_refused_and_not_taken_for_the_default(name):
     with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):

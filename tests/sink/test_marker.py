@@ -6,7 +6,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from exactly_once_kafka import marker_store as marker_module
@@ -97,6 +97,26 @@ def test_leader_is_asked_for_the_end_before_what_it_shows_is_taken_for_all(monke
         assert not reading.done()
         asked.deliver()
         assert reading.result() == marker
+
+
+@pytest.mark.long
+def test_end_that_was_refused_is_asked_for_again_once_the_topic_may_be_read(broker, topic, monkeypatch):
+    asked = []
+
+    class RefusedOnce(Consumer):
+        def get_watermark_offsets(self, *partition, **options):
+            if not options["cached"]:
+                asked.append(partition)
+                if len(asked) == 1:
+                    raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+            return super().get_watermark_offsets(*partition, **options)
+
+    store = MarkerStore("sink", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
+    mirror(broker.bootstrap_servers, store.topic.name, marker := Marker(0, "query", "{}"))
+    monkeypatch.setattr(marker_module, "Consumer", RefusedOnce)
+    monkeypatch.setattr(MarkerStore, "_is_refused", lambda *_: True)
+    assert store.read(Deadline(60)) == marker
+    assert len(asked) == 2
 
 
 @pytest.mark.long

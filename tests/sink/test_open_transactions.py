@@ -258,6 +258,20 @@ def test_partition_that_nobody_leads_is_passed_over_if_rows_name_their_topics_un
     assert producer.visible()["first"] < ROWS, "what is open in that partition was not ended"
 
 
+def test_what_was_noted_is_ended_though_its_partition_is_out_of_sight_when_kafka_has_forgotten_how(kafka):
+    """The first request for an epoch found it, and its answer was lost. Rows that name their topics may be anywhere."""
+    producer = Producer(kafka, anywhere=True)
+    producer.leave_open(True)
+    deadline, repair = Deadline(120), producer.repair
+    producer.coordinator.retry(lambda: repair._fence(deadline), deadline)
+    producer.leaderless.begin()
+    following = producer.coordinator.retry(lambda: repair._fence(deadline), deadline)
+    producer.leaderless.end()
+    assert repair._found
+    producer.go_on(repair._end(*repair._found, following, deadline), False)
+    eventually(lambda: producer.visible() == expected(True), timeout=20)
+
+
 def test_committed_rows_are_lost_if_the_driver_dies_between_their_enrolment_and_their_end(producer):
     producer.leave_open(True)
     deadline, repair = Deadline(60), producer.repair

@@ -67,12 +67,13 @@ class Anomaly(Enum):
         return self not in (Anomaly.LATE_DROPPED, Anomaly.INDETERMINATE)
 
 
-EXAMPLES_PER_ANOMALY = 3
+EXAMPLES_PER_ANOMALY = 100
+SHOWN = 3  # of them, in a terminal or a notebook
 
 
 @dataclass
 class AnomalyTally:
-    """How many of each anomaly were found, and the first three in words."""
+    """How many of each anomaly were found, and the first hundred in words."""
 
     counts: Counter[Anomaly] = field(default_factory=Counter)
     examples: dict[Anomaly, list[str]] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Audit:
     expected: int  # results
     observed: int  # records read
     counts: Counter[Anomaly]  # only what was found; 0 for the rest
-    examples: dict[Anomaly, list[str]]  # the first three of each
+    examples: dict[Anomaly, list[str]]  # the first hundred of each
     by_window: dict[Fate, Counter[int]]  # window start in epoch milliseconds -> how many
     judged: frozenset[Anomaly]  # the anomalies that the evidence could have shown
     reason: str = ""  # why the verdict is unknown, and other remarks
@@ -158,7 +159,7 @@ class Audit:
         lines += [f"  {name:<10} {number:>11,}" for name, number in self._numbers()]
         for anomaly in self._found():
             lines.append(f"{anomaly.name} {self.counts[anomaly]:,}: {anomaly.meaning}")
-            lines += [f"    {example}" for example in self.examples[anomaly]]
+            lines += [f"    {example}" for example in self.examples[anomaly][:SHOWN]]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -167,7 +168,7 @@ class Audit:
         number, text = '<td style="text-align:right">{:,}</td>', '<td style="text-align:left">{}</td>'
         rows = [(text.format(name) + number.format(n) + text.format("")) for name, n in self._numbers()]
         for anomaly in self._found():
-            words = "<br>".join([f"<i>{escape(anomaly.meaning)}</i>", *map(escape, self.examples[anomaly])])
+            words = "<br>".join([f"<i>{escape(anomaly.meaning)}</i>", *map(escape, self.examples[anomaly][:SHOWN])])
             rows.append(text.format(anomaly.name) + number.format(self.counts[anomaly]) + text.format(words))
         caption = f"audit: {badge(self.verdict)}" + (f" ({escape(self.reason)})" if self.reason else "")
         body = "".join(f"<tr>{row}</tr>" for row in rows)
