@@ -60,7 +60,7 @@ FIRST_FEW = 2000
 class NextBatch:
     """Estimates the next batch by the last two that had rows. The driver writes it if one of them had at most `few`.
 
-    So executors write what follows two large batches. A single large one, as after a pause, does not make them start
+    So executors write what follows two large batches, and everything if `few` is 0. A single large one, as after a pause, does not make them start
     Python for the small batches behind it.
     `executors_can` is set to False when executors turn out to lack something that they need to write.
     """
@@ -74,7 +74,7 @@ class NextBatch:
     def is_for_driver(self) -> bool:
         """Tell whether the driver should write it. False for a run's first batch, whose size is not known."""
         likely_small = any(rows <= self._few and size <= IN_MEMORY for rows, size in self._last_two)
-        return likely_small or not self.executors_can
+        return (self._few > 0 and likely_small) or not self.executors_can
 
     @property
     def to_try(self) -> int:

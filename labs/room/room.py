@@ -47,7 +47,7 @@ class RoomError(RuntimeError):
 class Room:
     """Opens a room with `nodes` brokers and a driver of `stage` with `executors`; the traffic does not flow yet.
 
-    With `spare` a hot spare is kept. Raises RoomError, BrokerError, OSError.
+    With `spare` a driver is kept warm, to take over when the first dies. Raises RoomError, BrokerError, OSError.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Room:
         nodes: int = 1,
         executors: int = 0,
         rate: float = 40,
-        spare: bool = False,
+        spare: bool = True,
         seed: int = 7,
     ):
         _check(stage, nodes, executors, rate)

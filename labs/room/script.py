@@ -189,7 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--strikes", type=int, default=5)
     asked = parser.parse_args(arguments)
     failed = 0
-    with Room(spare=True) as room:
+    with Room() as room:
         for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
             trouble = _session(room, seed, asked.strikes)
             failed += bool(trouble)

@@ -9,5 +9,5 @@ from labs.room.room import Room
 
 @pytest.fixture(scope="module")
 def room():
-    with Room(spare=True) as opened:
+    with Room() as opened:
         yield opened

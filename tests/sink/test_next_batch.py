@@ -40,6 +40,10 @@ def test_driver_writes_unless_the_last_two_batches_with_rows_were_large(batches,
     assert next_batch.to_try == 0
 
 
+def test_executors_write_everything_if_no_batch_is_small():
+    assert not after((0, 0), (5, 1), few=0).is_for_driver
+
+
 def test_driver_writes_everything_once_executors_turn_out_not_to():
     next_batch = after((1_000_000, 1))
     next_batch.executors_can = False
