@@ -30,6 +30,7 @@ The exit code is 0 for valid, 1 for invalid, and 2 for unknown and for a mistake
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from labs.commands.model import whole_number
     from labs.judging.strikes import KINDS
     from labs.judging.workloads import KILLS, WORKLOADS
 
@@ -40,24 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--faults", default="kill", metavar="KIND,KIND", help=f"{kinds} (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, metavar="N", help="of input and strikes (default: %(default)s)")
     parser.add_argument("--control", metavar="COMMAND", help="a variant that is only at least once; must be doubled")
-    parser.add_argument("--records", type=_count, metavar="N", help="records of the input")
-    parser.add_argument("--partitions", type=_count, metavar="N", help="of both topics")
-    parser.add_argument("--keys", type=_count, metavar="N", help="different keys of the records in each partition")
-    parser.add_argument("--rate", type=_count, metavar="N", help="records a second, while a strike comes")
-    parser.add_argument("--size", type=_count, metavar="BYTES", help="that fill a record of the workload copy at most")
-    parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="brokers (default: %(default)s)")
+    parser.add_argument("--records", type=whole_number, metavar="N", help="records of the input")
+    parser.add_argument("--partitions", type=whole_number, metavar="N", help="of both topics")
+    parser.add_argument("--keys", type=whole_number, metavar="N", help="different keys in each partition")
+    parser.add_argument("--rate", type=whole_number, metavar="N", help="records a second, while a strike comes")
+    parser.add_argument("--size", type=whole_number, metavar="BYTES", help="of a record of the workload copy, at most")
+    parser.add_argument("--nodes", type=whole_number, default=1, metavar="N", help="brokers (default: %(default)s)")
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a Kafka of your own; kills and pauses only")
-    parser.add_argument("--patience", type=_count, metavar="S", help="seconds without a new result until the run stops")
+    parser.add_argument("--patience", type=whole_number, metavar="S", help="seconds without new results until it stops")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the judgement as JUnit XML")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline of the strikes")
     parser.add_argument("job", nargs="+", metavar="COMMAND", help="after --: the job and its arguments")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
