@@ -13,7 +13,6 @@ plays seeded sessions, and compares the running verdict with the final audit: th
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -86,7 +85,6 @@ WITHOUT_MARKER: Script = (
     Until("duplicated", 1),
     Do("finish"),
 )
-TWO_STAGES: Script = (Do("choose-stage", {"stage": EXACTLY_ONCE.name}), *SHORT, *WITHOUT_MARKER)
 
 
 def play(room: Room, script: Iterable[Step]) -> Audit | None:
@@ -158,11 +156,6 @@ KINDS: tuple[Callable[[Random, bool], list[Step]], ...] = (
     _freeze,
     _second_driver,
 )
-
-
-def as_json(script: Iterable[Step]) -> str:
-    """Return a script as JSON."""
-    return json.dumps([{type(step).__name__.lower(): vars(step)} for step in script])
 
 
 NUMBERS = ("expected", "delivered", "lost", "duplicated", "conflicting", "torn")
