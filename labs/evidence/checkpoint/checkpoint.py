@@ -319,10 +319,6 @@ class Checkpoint:
     damage: tuple[str, ...] = ()
 
     @property
-    def last_planned(self) -> Batch | None:
-        return next((batch for batch in reversed(self.batches) if batch.planned), None)
-
-    @property
     def last_committed(self) -> Batch | None:
         return next((batch for batch in reversed(self.batches) if batch.committed), None)
 
@@ -360,10 +356,6 @@ class Checkpoint:
         if self.batches:
             return f"Every batch up to {self.batches[-1].batch_id} is committed: a restart repeats none"
         return "No batch is planned yet: a restart reads from the beginning"
-
-    def up_to(self, batch_id: int) -> Checkpoint:
-        """Return the checkpoint without the batches after `batch_id`."""
-        return replace(self, batches=tuple(batch for batch in self.batches if batch.batch_id <= batch_id))
 
     def table(self) -> pandas.DataFrame:
         """Return one row per batch: status, offset ranges and their size, times in UTC, state partitions written."""

@@ -92,7 +92,7 @@ def test_a_crashed_query_has_its_last_batch_in_flight(crashed):
     assert checkpoint.query_id == query_id
     assert [batch.batch_id for batch in checkpoint.batches] == [0, 1, 2, 3]
     assert [batch.status for batch in checkpoint.batches] == ["committed", "committed", "committed", "in flight"]
-    assert checkpoint.in_flight is checkpoint.last_planned is checkpoint.batches[3]
+    assert checkpoint.in_flight is checkpoint.batches[3]
     assert checkpoint.last_committed is checkpoint.batches[2]
     assert checkpoint.damage == ()
     assert checkpoint.summary == "Batch 3 is planned and not committed: a restart runs it again"
@@ -300,7 +300,7 @@ PLAN = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"t":{"0":%d}
 def test_a_checkpoint_before_its_first_batch_is_empty(tmp_path):
     checkpoint = read_checkpoint(make(tmp_path, {}))
     assert (checkpoint.query_id, checkpoint.batches, checkpoint.damage) == (QUERY, (), ())
-    assert (checkpoint.last_planned, checkpoint.last_committed, checkpoint.in_flight) == (None, None, None)
+    assert (checkpoint.last_committed, checkpoint.in_flight) == (None, None)
     assert len(checkpoint.table()) == 0
     assert "No batch is planned yet" in checkpoint._repr_html_()
 
@@ -312,12 +312,6 @@ def test_batches_that_spark_has_deleted_are_not_missed(tmp_path):
     assert (checkpoint.damage, checkpoint.batches[0].start, checkpoint.batches[0].offsets) == ((), {}, None)
     assert ranges(checkpoint.batches[0]) == "t-0: ?–70"
     assert checkpoint.batches[1].offsets == 10
-
-
-def test_up_to_shows_an_earlier_moment(tmp_path):
-    files = {f"offsets/{n}": PLAN % n for n in range(3)} | {f"commits/{n}": "v1\n{}" for n in range(3)}
-    earlier = read_checkpoint(make(tmp_path, files)).up_to(1)
-    assert [batch.batch_id for batch in earlier.batches] == [0, 1]
 
 
 def test_sources_that_are_no_topics_are_shown_as_spark_writes_them(tmp_path):

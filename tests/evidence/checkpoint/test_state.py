@@ -1,4 +1,5 @@
 import uuid
+from dataclasses import replace
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -53,7 +54,8 @@ def checkpoint(start, tmp_path_factory):
 def test_the_state_holds_what_is_counted_and_not_yet_published(spark, broker, source, checkpoint, batch_id):
     last = IN_FLIGHT - 1 if batch_id is None else batch_id
     records = read_source_records(broker.bootstrap_servers, source)
-    expected = planned_results(read_checkpoint(checkpoint).up_to(last), records).pending
+    found = read_checkpoint(checkpoint)
+    expected = planned_results(replace(found, batches=found.batches[: last + 1]), records).pending
     counts = counts_in_flight(spark, checkpoint, batch_id)
     assert list(counts.columns) == ["window_start", "ip", "count", "partition"]
     assert len(counts) == len(expected) >= 8
