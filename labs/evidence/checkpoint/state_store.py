@@ -33,7 +33,7 @@ def counts_in_flight(spark: SparkSession, checkpoint: str | Path, batch_id: int 
     if not {"window", "ip"} <= set(cast(StructType, rows.schema["key"].dataType).names):
         raise CheckpointError(
             f"{checkpoint} holds the state of another query than the IP count: {rows.schema['key'].simpleString()}, "
-            f"{rows.schema['value'].simpleString()}; use read_state, which returns any state"
+            f"{rows.schema['value'].simpleString()}; use read_state, which returns the state of any query"
         )
     window_start = F.unix_millis("key.window.start").alias("window_start")
     counts = rows.select(window_start, "key.ip", "value.count", F.col("partition_id").alias("partition"))
@@ -43,26 +43,22 @@ def counts_in_flight(spark: SparkSession, checkpoint: str | Path, batch_id: int 
         raise _unreadable(checkpoint, batch_id, error) from None
 
 
-def read_state(
-    spark: SparkSession, checkpoint: str | Path, batch_id: int | None = None, operator: int = 0, store: str = "default"
-) -> DataFrame:
-    """Return the state of any stateful operator after a batch, in the columns key, value, partition_id.
+def read_state(spark: SparkSession, checkpoint: str | Path, batch_id: int | None = None) -> DataFrame:
+    """Return the state of a query's first stateful operator after a batch, in the columns key, value, partition_id.
 
     Raises CheckpointError if there is no such state.
     """
     found = read_checkpoint(checkpoint)
     if found.last_committed is None:
         raise CheckpointError(f"{checkpoint}: no batch is committed, and Spark reads the state of committed ones only")
-    if operator not in found.partitions:
-        operators = ", ".join(map(str, found.partitions)) or "none, since the query keeps no state"
-        raise CheckpointError(f"{checkpoint}: there is no stateful operator {operator}; found: {operators}")
+    if not found.partitions:
+        raise CheckpointError(f"{checkpoint}: there is no stateful operator, since the query keeps no state")
     last = found.last_committed.batch_id
     batch_id = last if batch_id is None else batch_id
     if not 0 <= batch_id <= last:
         raise CheckpointError(f"{checkpoint}: batch {batch_id} is not committed; the last committed one is {last}")
-    source = spark.read.format("statestore").option("batchId", batch_id).option("operatorId", operator)
     try:
-        return source.option("storeName", store).load(str(found.path))
+        return spark.read.format("statestore").option("batchId", batch_id).load(str(found.path))
     except UNREADABLE as error:
         raise _unreadable(checkpoint, batch_id, error) from None
 
