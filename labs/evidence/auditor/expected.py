@@ -11,22 +11,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from labs.pipeline.log.access_log import Access
-from labs.pipeline.records import WINDOW_MS, window_start
+from labs.pipeline.records import window_start
 
 
 class Expected:
     """Counts per (window start in epoch millis, IP), filled while the accesses pass through `watch`."""
 
-    def __init__(self, window_ms: int = WINDOW_MS):
+    def __init__(self) -> None:
         self.counts: Counter[tuple[int, str]] = Counter()
-        self._window_ms = window_ms
 
     def watch(self, accesses: Iterable[Access]) -> Iterator[Access]:
         """Yield the accesses unchanged and count each."""
-        counts, window_ms = self.counts, self._window_ms
+        counts = self.counts
         for access in accesses:
             time_ms, ip = access
-            counts[window_start(time_ms, window_ms), ip] += 1
+            counts[window_start(time_ms), ip] += 1
             yield access
 
 
@@ -56,9 +55,9 @@ def busiest_window(totals: Mapping[int, int]) -> int:
     return max(totals, key=lambda window: (totals[window], -window))
 
 
-def count_by_window(accesses: Iterable[Access], window_ms: int = WINDOW_MS) -> Counter[tuple[int, str]]:
+def count_by_window(accesses: Iterable[Access]) -> Counter[tuple[int, str]]:
     """Count accesses per (window start in epoch millis, IP)."""
-    expected = Expected(window_ms)
+    expected = Expected()
     for _ in expected.watch(accesses):
         pass
     return expected.counts

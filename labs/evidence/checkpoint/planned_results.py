@@ -10,7 +10,7 @@ So the offset log alone decides what a batch emits, and a replay of the batch em
 (IncrementalExecution, WatermarkPropagator, StateStoreSaveExec), and the tests compare this module with Spark.
 
 Guarantee: exact per (window, IP), for the IP count in append mode, in the batches that the checkpoint still has.
-Limitations: the topic must still hold the records; `window_ms` must be the query's own.
+Limitations: the topic must still hold the records.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ class PlannedResults:
         return {} if self.in_flight is None else self.emitted[self.in_flight]
 
 
-def planned_results(
-    checkpoint: Checkpoint, records: Iterable[SourceRecord], window_ms: int = WINDOW_MS
-) -> PlannedResults:
+def planned_results(checkpoint: Checkpoint, records: Iterable[SourceRecord]) -> PlannedResults:
     """Work out which results each batch emits, and which of the source's `records` are dropped as late.
 
     The records come in any order, as from `read_source_records`; only counts are kept in memory.
@@ -73,14 +71,14 @@ def planned_results(
         elif time_ms is None or ip is None:
             result.malformed += 1
         elif ip != CLOSING_IP:
-            window = window_start(time_ms, window_ms)
-            if k and window + window_ms <= watermarks[k - 1]:
+            window = window_start(time_ms)
+            if k and window + WINDOW_MS <= watermarks[k - 1]:
                 result.dropped[window, ip] += 1
             else:
                 counted[window, ip] += 1
     for key, count in counted.items():
         # Never earlier than the batch that counted the record: step 1 would have dropped it.
-        k = bisect_left(watermarks, key[0] + window_ms)
+        k = bisect_left(watermarks, key[0] + WINDOW_MS)
         if k == len(watermarks):
             result.pending[key] = count
         elif k or not forgotten:  # windows of the first remaining batch may lack counts of deleted ones

@@ -114,7 +114,7 @@ def plot_batches(batches: Iterable[Any], ax: Axes | None = None, *, title: str =
         ax.text(1.01, row, _says(batch), transform=ax.get_yaxis_transform(), va="center", fontsize=9)
         before = watermark
     finding = "A window is written by the batch after the one that moved the watermark past its end"
-    dress(ax, title or finding, label_time(ax, windows, WINDOW_MS), "batch", grid="")
+    dress(ax, title or finding, label_time(ax, windows), "batch", grid="")
     ax.yaxis.set_major_locator(FixedLocator(range(len(rows))))
     ax.set_yticklabels([str(batch.batchId) for batch in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)

@@ -32,13 +32,11 @@ from labs.pipeline.records import WINDOW_MS
 LONGEST_NAME = 39  # characters: a full IPv6 address
 
 
-def plot_requests_per_window(
-    counts: Mapping[Key, int], ax: Axes | None = None, *, title: str = "", window_ms: int = WINDOW_MS
-) -> Axes:
+def plot_requests_per_window(counts: Mapping[Key, int], ax: Axes | None = None, *, title: str = "") -> Axes:
     """Plot the requests per window; `counts` is per (window start in epoch milliseconds, IP)."""
     ax = ax or new_axes()
     totals = requests_per_window(counts)
-    draw_windows(ax, totals, {}, window_ms, margin_between(totals, window_ms), REQUESTS)
+    draw_windows(ax, totals, {}, margin_between(totals), REQUESTS)
     finding = "no requests"
     if totals:
         busiest = busiest_window(totals)
@@ -48,7 +46,7 @@ def plot_requests_per_window(
             finding += f"; the busiest began at {utc(busiest)[11:19]} with {totals[busiest]:,}"
         elif len(totals) > 1:
             finding += f", {totals[busiest]:,} in each"
-    dress(ax, title or finding, label_time(ax, totals, window_ms), _per_window("requests", window_ms))
+    dress(ax, title or finding, label_time(ax, totals), _per_window("requests"))
     if totals:
         _count_from_zero(ax)
     else:
@@ -81,19 +79,19 @@ def plot_top_ips(counts: Mapping[Key, int], n: int = 10, ax: Axes | None = None,
     return ax
 
 
-def plot_audit(audit: Audit, ax: Axes | None = None, *, title: str = "", window_ms: int = WINDOW_MS) -> Axes:
+def plot_audit(audit: Audit, ax: Axes | None = None, *, title: str = "") -> Axes:
     """Plot what became of the results, per window, with the duplicated ones on top of the expected ones."""
     ax = ax or new_axes()
     bottoms: Counter[int] = Counter()
     windows = set().union(*audit.by_window.values())
-    margin = margin_between(windows, window_ms)
+    margin = margin_between(windows)
     patches = {}
     for fate in (Fate.DELIVERED, Fate.WRONG, Fate.LOST, Fate.DUPLICATED):
         heights = audit.by_window[fate]
         label = f"{fate} {heights.total():,}"
-        patches[fate] = draw_windows(ax, heights, bottoms, window_ms, margin, COLOURS[fate], label)
+        patches[fate] = draw_windows(ax, heights, bottoms, margin, COLOURS[fate], label)
         bottoms.update(heights)
-    dress(ax, title or _finding(audit), label_time(ax, windows, window_ms), _per_window("results", window_ms))
+    dress(ax, title or _finding(audit), label_time(ax, windows), _per_window("results"))
     if windows:
         _count_from_zero(ax)
         ax.set_ylim(top=max(bottoms.values()) * 1.2)  # room for the legend
@@ -126,8 +124,8 @@ def _finding(audit: Audit) -> str:
     )
 
 
-def _per_window(what: str, window_ms: int) -> str:
-    return f"{what} per {window_ms / 1000:g} s window"
+def _per_window(what: str) -> str:
+    return f"{what} per {WINDOW_MS / 1000:g} s window"
 
 
 def _count_from_zero(ax: Axes) -> None:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 from labs.evidence.auditor.verdict import Fate
+from labs.pipeline.records import WINDOW_MS
 
 COLOURS = {
     Fate.DELIVERED: "#009E73",  # bluish green
@@ -71,7 +72,6 @@ def draw_windows(
     ax: Axes,
     heights: Mapping[int, int],
     bottoms: Mapping[int, int],
-    window_ms: int,
     margin: float,
     colour: str,
     label: str | None = None,
@@ -86,7 +86,7 @@ def draw_windows(
     values: list[float] = []
     base: list[float] = []
     for window in windows:
-        start, end = (window + margin) / DAY_MS, (window + window_ms - margin) / DAY_MS
+        start, end = (window + margin) / DAY_MS, (window + WINDOW_MS - margin) / DAY_MS
         if edges and edges[-1] != start:
             values.append(float("nan"))
             base.append(0.0)
@@ -107,22 +107,22 @@ def draw_windows(
     )
 
 
-def margin_between(windows: Collection[int], window_ms: int) -> float:
+def margin_between(windows: Collection[int]) -> float:
     """Return the milliseconds to leave free on each side of a bar, the same for all bars of a plot."""
-    return window_ms * 0.08 if len(windows) <= MOST_SEPARATE_BARS else 0
+    return WINDOW_MS * 0.08 if len(windows) <= MOST_SEPARATE_BARS else 0
 
 
 def drawable(window: int) -> bool:
     return 0 <= window < END_MS
 
 
-def label_time(ax: Axes, windows: Collection[int], window_ms: int) -> str:
+def label_time(ax: Axes, windows: Collection[int]) -> str:
     """Set the x axis to these windows and return its label."""
     shown = [window for window in windows if drawable(window)]
     if not shown:
         return "event time (UTC)"
-    first, last = min(shown), max(shown) + window_ms
-    padding = max((last - first) * 0.02, window_ms * (4 - (last - first) / window_ms) / 2)
+    first, last = min(shown), max(shown) + WINDOW_MS
+    padding = max((last - first) * 0.02, WINDOW_MS * (4 - (last - first) / WINDOW_MS) / 2)
     ax.set_xlim((first - padding) / DAY_MS, (last + padding) / DAY_MS)
     locator = AutoDateLocator(tz=UTC, minticks=2, maxticks=6)
     one_day = first // DAY_MS == (last - 1) // DAY_MS
