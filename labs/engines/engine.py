@@ -26,47 +26,19 @@ def python_command(python: Path, program: Path, order: dict[str, object]) -> lis
     return [str(python), "-I", "-u", str(program), json.dumps(order)]
 
 
-class EngineProcess:
+class EngineProcess(ChildProcess):
     """A running engine. Its temporary files are in TEMPORARY below `directory`, until `close` or this process's end."""
 
     def __init__(self, command: list[str], directory: Path, **variables: str):
         self._temporary = directory / TEMPORARY
         self._temporary.mkdir(parents=True, exist_ok=True)
         environment = for_program(TMPDIR=str(self._temporary), **variables)
-        self._process = ChildProcess(
-            command, directory / "engine.log", self._temporary, cwd=directory, env=environment, stdin=None
-        )
-
-    @property
-    def pid(self) -> int:
-        """The process id, which is also the process group's."""
-        return self._process.group
-
-    @property
-    def running(self) -> bool:
-        return self._process.pid is not None
-
-    def kill(self) -> None:
-        """SIGKILL the whole group, the JVM included, and wait until it is gone."""
-        self._process.kill()
-
-    def stop(self) -> None:
-        """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
-        self._process.stop()
+        super().__init__(command, directory / "engine.log", self._temporary, cwd=directory, env=environment, stdin=None)
 
     def close(self) -> None:
         """Kill it if it still runs, and delete its temporary files: a Flink unpacks 67 MB at each start."""
-        self._process.kill()
+        self.kill()
         shutil.rmtree(self._temporary, ignore_errors=True)
-
-    @property
-    def ending(self) -> str:
-        """How it ended, in words."""
-        return self._process.ending
-
-    def last_line(self) -> str:
-        """Return the last line that it has printed."""
-        return self._process.last_line()
 
 
 TRANSACTION_TIMEOUT_MS = 60_000  # of every engine: longer than a restart, shorter than the broker's 15 minutes
@@ -117,9 +89,7 @@ class Work:
 class Running(Protocol):
     """An engine at work: a process group that this program started."""
 
-    @property
-    def pid(self) -> int:
-        """The process id, which is also the process group's."""
+    group: int  # the id of the process group
 
     @property
     def running(self) -> bool: ...

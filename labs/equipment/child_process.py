@@ -183,7 +183,10 @@ ROUTINE = re.compile(r"\t|\S+ INFO ")  # lines of a Java log that seldom tell wh
 
 
 class ChildProcess:
-    """`command` in a process group of its own, its output appended to `log_file`; `options` are Popen's."""
+    """`command` in a process group of its own, its output appended to `log_file`; `options` are Popen's.
+
+    `group` is the id of the group, and that of the process while it exists.
+    """
 
     def __init__(self, command: list[str], log_file: Path, leftovers: Path | None = None, **options: Any):
         self.log_file = log_file
@@ -208,6 +211,10 @@ class ChildProcess:
     def pid(self) -> int | None:
         """The process id while the process exists, paused or not, else None."""
         return self._process.pid if self.exit_code is None else None
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
 
     @property
     def exit_code(self) -> int | None:

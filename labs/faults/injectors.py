@@ -361,7 +361,7 @@ class DriverInjector(Injector):
     def _end(self, job: JobProcess) -> None:
         job.resume()
         with self._log.open("a") as log:
-            log.write(f"--- driver {job.pid}\n{job.output()}\n")
+            log.write(f"--- driver {job.group}\n{job.output()}\n")
         job.close()
 
 

@@ -54,7 +54,7 @@ class NotASpare(RuntimeError):
     """The job cannot take over: it was not started as a spare, or has taken over already."""
 
 
-class JobProcess:
+class JobProcess(ChildProcess):
     """`python -m labs run` with the given options, leading a process group of its own.
 
     `options` are those of `python -m labs run --help` with `_` for `-`; None leaves one out. `environment` adds
@@ -87,7 +87,7 @@ class JobProcess:
         self.points = TaskFaults(str(armed))
         with contextlib.ExitStack() as opened:
             end = self._order_pipe(opened) if warm else None
-            self._process = ChildProcess(
+            super().__init__(
                 command,
                 self._directory / "output.log",
                 leftovers=self._directory,
@@ -115,7 +115,7 @@ class JobProcess:
         if "environment" in options:
             raise ValueError("a spare gets its environment, with SPARK_MASTER, when it is started: do not give it here")
         if self._orders is None:
-            raise NotASpare(f"job {self.pid} cannot take over: it was not started warm, or has taken over already")
+            raise NotASpare(f"job {self.group} cannot take over: it was not started warm, or has taken over already")
         orders, self._orders = self._orders, None
         try:
             with orders:
@@ -123,34 +123,10 @@ class JobProcess:
         except BrokenPipeError:
             raise JobFailed(f"the spare died before it could take over; {self.last_line()}") from None
 
-    @property
-    def pid(self) -> int:
-        """The job's process id, which is also the id of its process group."""
-        return self._process.group
-
-    @property
-    def running(self) -> bool:
-        return self._process.pid is not None
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code; minus the number of the signal that ended it; None while it runs."""
-        return self._process.exit_code
-
-    @property
-    def ending(self) -> str:
-        """How it ended, in words."""
-        return self._process.ending
-
-    @property
-    def paused(self) -> bool:
-        """Whether the job is stopped by a SIGSTOP, from `pause` or from a fault of its own."""
-        return self._process.paused
-
-    def wait(self, timeout: float | None = None) -> None:
+    def wait(self, timeout: float | None = None) -> int:
         """Wait for the job's end. Raises JobFailed unless it succeeded, TimeoutError after `timeout` seconds."""
         try:
-            code = self._process.wait(timeout)
+            code = super().wait(timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"the job did not end within {timeout:g} s; last line: {self.last_line()}") from None
         except KeyboardInterrupt:
@@ -159,32 +135,12 @@ class JobProcess:
         if code:
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             raise JobFailed(f"{how}; {self.last_line()}")
-
-    def kill(self) -> None:
-        """SIGKILL the whole group and wait until it has ended."""
-        self._process.kill()
-
-    def stop(self) -> None:
-        """SIGTERM the whole group, and after half a minute kill the processes that have not ended."""
-        self._process.stop()
-
-    def pause(self) -> None:
-        """SIGSTOP: freeze the job."""
-        self._process.pause()
-
-    def resume(self) -> None:
-        """SIGCONT: the job continues."""
-        self._process.resume()
-
-    @property
-    def log_file(self) -> Path:
-        """The file with what the job prints; `close` deletes it."""
-        return self._process.log_file
+        return code
 
     def executors(self) -> list[psutil.Process]:
         """Return the executors that the job itself started: those of a local-cluster, no others."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            return [each for each in psutil.Process(self.pid).children(recursive=True) if is_executor(each)]
+            return [each for each in psutil.Process(self.group).children(recursive=True) if is_executor(each)]
         return []
 
     def events(self) -> list[dict[str, Any]]:
@@ -199,19 +155,12 @@ class JobProcess:
         """Return how many batches the sink has finished in this job."""
         return sum(event["event"] == "done" for event in self.events())
 
-    def output(self) -> str:
-        """Return what the job has printed so far."""
-        return self._process.output()
-
-    def last_line(self) -> str:
-        return self._process.last_line()
-
     def __enter__(self) -> JobProcess:
         return self
 
     def close(self) -> None:
         """Kill the job if it still runs, and delete what it printed and its temporary files."""
-        self._process.kill()
+        self.kill()
         if self._orders:
             self._orders.close()
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -92,7 +92,7 @@ class EngineSession:
     def pid(self) -> int:
         """The engine's process id, which is also that of its process group."""
         assert self.process, "started"
-        return self.process.pid
+        return self.process.group
 
     @property
     def all_sent(self) -> bool:

@@ -90,43 +90,33 @@ def last_message(output: str) -> str:
     return f"it printed: {one_line((errors or lines)[-1])}"
 
 
-class RunningJob:
+class RunningJob(ChildProcess):
     """A started command."""
 
     def __init__(self, command: list[str], log: Path, variables: Mapping[str, str], remark: Callable[[str], object]):
-        self._variables, self._log, self._remark = dict(variables), log, remark
+        self._variables, self._remark = dict(variables), remark
         self._looked = time.monotonic()
-        self._process = ChildProcess(command, log, env={**os.environ, **variables}, stdin=None)
-
-    @property
-    def pid(self) -> int:
-        """The process id, which is also the process group's."""
-        return self._process.group
+        super().__init__(command, log, env={**os.environ, **variables}, stdin=None)
 
     @property
     def running(self) -> bool:
         if time.monotonic() - self._looked > LOOK_EVERY:
             self._looked = time.monotonic()
             self._cut_log()
-        return self._process.pid is not None
-
-    @property
-    def ending(self) -> str:
-        """How it ended, in words."""
-        return self._process.ending
+        return super().running
 
     def kill(self) -> None:
         """SIGKILL all of it, and wait until it is gone."""
-        self._process.kill()
+        super().kill()
         self._kill_strays()
 
-    def stop(self) -> None:
-        """Send SIGTERM, wait up to TO_END seconds for its end, and kill the processes that are left."""
+    def stop(self, patience: float = TO_END, number: int = signal.SIGTERM) -> None:
+        """Signal it, wait up to `patience` seconds for its end, and kill the processes that are left."""
         try:
-            self._process.signal(signal.SIGTERM)
-            self._process.resume()
-            if not self._ends_within(TO_END):
-                self._remark(f"it did not end within {TO_END:g} s after SIGTERM, and was killed")
+            self.signal(number)
+            self.resume()
+            if not self._ends_within(patience):
+                self._remark(f"it did not end within {patience:g} s after SIGTERM, and was killed")
         finally:  # also at a second Ctrl-C
             self.kill()
 
@@ -135,17 +125,9 @@ class RunningJob:
         self.kill()
         self._cut_log()
 
-    def pause(self) -> None:
-        """SIGSTOP: freeze it."""
-        self._process.pause()
-
-    def resume(self) -> None:
-        """SIGCONT: it continues."""
-        self._process.resume()
-
     def last_line(self) -> str:
         """Return in words what it printed last, in printable characters."""
-        with contextlib.suppress(OSError), self._log.open("rb") as log:
+        with contextlib.suppress(OSError), self.log_file.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
             return last_message(log.read().decode(errors="replace"))
         return last_message("")
@@ -154,7 +136,7 @@ class RunningJob:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(min(left, LOOK_EVERY))
+                self.wait(min(left, LOOK_EVERY))
                 return True
             self._cut_log()
         return False
@@ -162,8 +144,8 @@ class RunningJob:
     def _cut_log(self) -> None:
         """Empty a log that is too large: the job appends, so that it goes on at the beginning."""
         with contextlib.suppress(OSError):
-            if self._log.stat().st_size > LARGEST_LOG:
-                os.truncate(self._log, 0)
+            if self.log_file.stat().st_size > LARGEST_LOG:
+                os.truncate(self.log_file, 0)
                 self._remark(f"it printed more than {LARGEST_LOG >> 20} MB; that output was deleted")
 
     def _kill_strays(self) -> None:

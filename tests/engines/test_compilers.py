@@ -25,7 +25,7 @@ def test_a_run_has_the_quick_compiler_alone_unless_it_is_long(engine, long_run, 
     work = Work(broker.bootstrap_servers, topic(), topic(), tmp_path / "a folder", "compilers", long_run=long_run)
     running = ENGINES[engine].start(work)
     try:
-        [java] = eventually(lambda: javas(running.pid), 120)
+        [java] = eventually(lambda: javas(running.group), 120)
     finally:
         running.close()
     assert set(QUICK_SPARK) & set(java) == (set() if long_run else set(QUICK_SPARK))

@@ -139,7 +139,7 @@ def test_killed_job_leaves_no_temporary_file(job_options, tmp_path, monkeypatch)
 def test_ctrl_c_while_spark_works_is_one_line(job_options):
     with JobProcess(**job_options) as job:
         eventually(lambda: job.has_begun(2) or not job.running, timeout=300)
-        os.kill(job.pid, signal.SIGINT)
+        os.kill(job.group, signal.SIGINT)
         with pytest.raises(JobFailed, match="exit code 130; stopped"):
             job.wait(60)
         assert "Traceback" not in job.output()

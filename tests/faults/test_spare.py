@@ -43,7 +43,7 @@ def all_that_kafka_knows(options: dict) -> list:
 
 def connections(job: JobProcess, servers: str) -> int:
     """Return how many connections to Kafka a job has, with all that it started."""
-    family = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
+    family = [psutil.Process(job.group), *psutil.Process(job.group).children(recursive=True)]
     port = int(servers.rpartition(":")[2])
     found = [each for member in family for each in member.net_connections() if each.raddr]
     return sum(each.raddr.port == port for each in found)
@@ -93,7 +93,7 @@ def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_
     with HotSpare(report=notes.append) as keeper:
         dead = keeper.waiting
         assert dead is not None
-        os.killpg(dead.pid, signal.SIGKILL)
+        os.killpg(dead.group, signal.SIGKILL)
         eventually(lambda: not dead.running)
 
         def attempt(number: int) -> None:
@@ -105,7 +105,7 @@ def test_supervisor_goes_on_with_a_cold_start_where_the_spare_died_and_the_next_
         assert notes[0].startswith("the spare died before it could take over")
         last = eventually(lambda: keeper.waiting, timeout=30)
         eventually(lambda: last.is_warm, timeout=300)
-        os.kill(last.pid, signal.SIGINT)
+        os.kill(last.group, signal.SIGINT)
         with pytest.raises(JobFailed, match="exit code 130; stopped"):
             last.wait(60)
         assert "Traceback" not in last.output()
