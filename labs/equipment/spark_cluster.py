@@ -44,7 +44,7 @@ class ClusterError(RuntimeError):
     """A Spark cluster could not be started, or it cannot do what was requested."""
 
 
-class Daemon:
+class Daemon(ChildProcess):
     """A Spark daemon: `class_name` with `arguments`, run in `directory` at `host`; ready when its log has `ready`.
 
     If this process dies, `temporary` is deleted.
@@ -60,24 +60,17 @@ class Daemon:
         temporary: Path,
         host: str = "127.0.0.1",
     ):
-        self.name, self._ready = name, ready
-        self.directory, self.log_file = directory, directory / f"{name}.log"
+        self.name, self.directory, self._ready = name, directory, ready
         command = [str(SPARK_HOME / "bin" / "spark-class"), class_name, *arguments]
-        self._process = ChildProcess(
-            command, self.log_file, temporary, cwd=directory, env=_environment(directory, host)
-        )
-
-    @property
-    def pid(self) -> int | None:
-        """The process id while the process exists, else None."""
-        return self._process.pid
+        environment = _environment(directory, host)
+        super().__init__(command, directory / f"{name}.log", temporary, cwd=directory, env=environment)
 
     def wait_ready(self, timeout: float = 60) -> None:
         """Wait until the log says that it is ready. Raises ClusterError with the log's last lines."""
         deadline = time.monotonic() + timeout
-        while self._ready not in self._process.output():
-            if self.pid is None:
-                kind = PortTaken if "Address already in use" in self._process.output() else ClusterError
+        while self._ready not in self.output():
+            if not self.running:
+                kind = PortTaken if "Address already in use" in self.output() else ClusterError
                 raise kind(f"the {self.name} of Spark ended while starting.\n{self.last_lines()}")
             if time.monotonic() > deadline:
                 raise ClusterError(f"the {self.name} of Spark was not ready within {timeout:g} s.\n{self.last_lines()}")
@@ -86,16 +79,8 @@ class Daemon:
     def executors(self) -> list[psutil.Process]:
         """Return this worker's executor processes that run now, in the order in which they started."""
         # By group: an executor whose worker was killed is not its child any more, and runs until it notices.
-        group = [process for process in psutil.process_iter() if _leader(process) == self._process.group]
+        group = [process for process in psutil.process_iter() if _leader(process) == self.group]
         return sorted(filter(is_executor, group), key=_start_time)
-
-    def kill(self) -> None:
-        """SIGKILL the process and all that it started, and wait until they are gone."""
-        self._process.kill()
-
-    def last_lines(self, count: int = 15) -> str:
-        """Return the end of what the process logged, without routine lines, for an error message."""
-        return self._process.last_lines(count)
 
 
 def _environment(directory: Path, host: str) -> dict[str, str]:
