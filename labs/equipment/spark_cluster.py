@@ -172,15 +172,15 @@ class SparkCluster:
         """Return the process ids of the executors that run now, worker by worker; none while no session uses them."""
         return [executor.pid for executor in self._executors()]
 
-    def kill_executor(self, n: int = 0) -> int:
-        """SIGKILL the n-th executor, counting round, and return its process id. Its worker starts another.
+    def kill_executor(self) -> int:
+        """SIGKILL the first executor, and return its process id. Its worker starts another.
 
         Raises ClusterError if there is none.
         """
         executors = self._executors()
         if not executors:
             raise ClusterError(f"no executor runs at {self.master}; one does while a session or a job has it as master")
-        victim = executors[n % len(executors)]
+        victim = executors[0]
         victim.kill()  # psutil checks its start time: another process may have its id by now
         eventually(lambda: victim.pid not in self.executor_pids())
         return victim.pid
