@@ -72,20 +72,16 @@ class History:
         return [(number, event) for number, run in enumerate(self.runs, start=1) for event in run.events]
 
 
-def undisturbed(
-    make: Callable[[Lab], Trial], function: str, runs: int = 2, allowed: Collection[str] = ()
-) -> Callable[[Lab, Scenario], Finding]:
-    """Return a judge that runs the code to its end, and then once more, without any crash."""
+def undisturbed(make: Callable[[Lab], Trial], function: str) -> Callable[[Lab, Scenario], Finding]:
+    """Return a judge that runs the code to its end, and then, if that went well, once more, without any crash."""
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
-        began, trial, done = time.time(), make(lab), []
-        for number in range(runs):
+        began, trial = time.time(), make(lab)
+        done = [lab.process.run(function, trial.tools(), began)]
+        lab.quiet_runs[function] = done[0]
+        if done[0].well and not _wrong(trial):
             done.append(lab.process.run(function, trial.tools(), began))
-            if number == 0:
-                lab.quiet_runs[function] = done[0]
-            if not done[-1].well or (runs > 1 and number == 0 and _wrong(trial)):
-                break
-        return conclude(scenario, trial, History(done), allowed, began)
+        return conclude(scenario, trial, History(done), (), began)
 
     return judge
 
