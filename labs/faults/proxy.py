@@ -35,8 +35,8 @@ class Proxy:
     `not_client_id=` excludes one. Each method for a fault returns it: `fault.wait()` waits until it has struck.
     """
 
-    def __init__(self, port: int = 0):
-        self._server = ProxyServer(port)
+    def __init__(self) -> None:
+        self._server = ProxyServer()
         self.port = self._server.port
         atexit.register(self.close)
 

@@ -290,8 +290,8 @@ class ProxyServer:
     Raises an error, such as OSError, if it cannot listen.
     """
 
-    def __init__(self, port: int):
-        self._listener = socket.create_server(("127.0.0.1", port))
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.broker_port: int | None = None
         self.log: deque[Passage] = deque(maxlen=LOG_LENGTH)

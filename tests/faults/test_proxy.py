@@ -39,7 +39,7 @@ def test_proxy_that_cannot_listen_says_why_and_frees_its_port(monkeypatch):
     ports: list[int] = []
     monkeypatch.setattr("labs.faults.proxy_server.asyncio.start_server", refuse)
     with pytest.raises(OSError, match="too many open files"):
-        ProxyServer(0)
+        ProxyServer()
     socket.create_server(("127.0.0.1", *ports)).close()
 
 
