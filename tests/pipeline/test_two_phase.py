@@ -21,7 +21,6 @@ from labs.faults.fault import FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
 from labs.pipeline.two_phase.coordinator import (
-    TWO_PHASE_POINTS,
     Decision,
     DecisionConflict,
     DecisionLog,
@@ -39,7 +38,7 @@ from labs.pipeline.two_phase.end_transaction import (
 )
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PrepareFailed, PreparingProducer
 from tests.conftest import RECORDS_PER_BATCH
-from tests.pipeline.two_phase_run import PARTICIPANTS, Run
+from tests.pipeline.two_phase_run import PARTICIPANTS, POINTS, Run
 
 DECIDED = ("after_decision", "between_ends", "after_ends")
 
@@ -86,7 +85,7 @@ def state_of(bootstrap_servers, transactional_id):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("point", TWO_PHASE_POINTS)
+@pytest.mark.parametrize("point", POINTS)
 def test_run_killed_at_any_point_is_finished_by_another_process_exactly_once(run, point):
     run = run()
     run.publish_and_die_at(point)
@@ -103,7 +102,7 @@ def test_run_killed_at_any_point_is_finished_by_another_process_exactly_once(run
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("point", TWO_PHASE_POINTS)
+@pytest.mark.parametrize("point", POINTS)
 def test_run_killed_at_any_point_of_an_abort_leaves_nothing_visible_and_nothing_open(run, point):
     run = run(commit=False)
     run.publish_and_die_at(point)

@@ -15,11 +15,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from exactly_once_kafka.points import Points, pass_by
-from labs.pipeline.two_phase.coordinator import DecisionLog, decide_and_finish, recover
+from labs.pipeline.two_phase.coordinator import DecisionLog, recover
+from labs.pipeline.two_phase.end_transaction import finish
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 
 ROOT = Path(__file__).parents[2]
 PARTICIPANTS, ROWS_EACH = 2, 5
+# The points at which a run can die, in order. Each is called with the number of the decision.
+POINTS = (
+    "after_prepare",  # the records of the first transaction are in Kafka; nobody has been told
+    "before_decision",  # everything is prepared
+    "mid_decision",  # half of the record is written, under a temporary name
+    "after_decision",  # decided; nothing is finished
+    "between_ends",  # the first transaction is finished, the next is not
+    "after_ends",  # all are finished; the decision is still in the log
+)
 
 
 @dataclass(frozen=True)
@@ -48,19 +58,27 @@ class Run:
                 f"{self.prefix}-{participant}",
                 bootstrap_servers=self.bootstrap_servers,
                 transaction_timeout_ms=self.timeout_ms,
-                number=number,
-                points=points,
             ) as producer:
                 for (window, ip), count in self.expected.items():
                     if ip.startswith(f"10.0.{participant}."):
                         value = json.dumps({"window_start": window, "ip": ip, "count": count}).encode()
                         producer.send(self.topic, value, headers=[(k, str(v).encode()) for k, v in headers.items()])
                 prepared.append(producer.prepare())
+            points("after_prepare", number)
         return prepared
 
     def publish(self, number: int = 1, points: Points = pass_by) -> None:
+        """Take the three steps of `labs.pipeline.two_phase.coordinator`."""
         prepared = self.prepare(number, points)
-        decide_and_finish(number, self.commit, prepared, self.decisions, self.bootstrap_servers, points)
+        points("before_decision", number)
+        decision = self.decisions.record(number, self.commit, prepared, points)
+        points("after_decision", number)
+        for count, transaction in enumerate(decision.transactions):
+            if count:
+                points("between_ends", number)
+            finish(transaction, self.commit, self.bootstrap_servers)
+        points("after_ends", number)
+        self.decisions.forget(decision)
 
     def recover(self):
         return recover(self.decisions, self.bootstrap_servers, self.prefix)

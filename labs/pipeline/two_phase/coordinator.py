@@ -87,6 +87,7 @@ class DecisionLog:
     ) -> Decision:
         """Make a decision. When this returns, the decision is on disk, and must be carried out.
 
+        `points` is called with "mid_decision" when half of the record is written, under a temporary name.
         Raises DecisionConflict if the number is taken by another decision, TornDecision if by a damaged record.
         """
         decision = Decision(number, commit, tuple(transactions))
@@ -131,37 +132,6 @@ def _halves(line: str) -> tuple[str, str]:
 
 def _checksum(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-# The points at which a test can kill a run, in order. Each is called with the number of the decision.
-TWO_PHASE_POINTS = (
-    "after_flush",  # the records are in Kafka; nobody has been told
-    "before_decision",  # everything is prepared
-    "mid_decision",  # half of the record is written, under a temporary name
-    "after_decision",  # decided; nothing is finished
-    "between_ends",  # the first transaction is finished, the next is not
-    "after_ends",  # all are finished; the decision is still in the log
-)
-
-
-def decide_and_finish(
-    number: int,
-    commit: bool,
-    transactions: Iterable[PreparedTransaction],
-    decisions: DecisionLog,
-    bootstrap_servers: str,
-    points: Points = pass_by,
-) -> None:
-    """Take steps 2 and 3 for decision `number`. Raises what `DecisionLog.record` and `finish` raise."""
-    points("before_decision", number)
-    decision = decisions.record(number, commit, transactions, points)
-    points("after_decision", number)
-    for count, transaction in enumerate(decision.transactions):
-        if count:
-            points("between_ends", number)
-        finish(transaction, commit, bootstrap_servers)
-    points("after_ends", number)
-    decisions.forget(decision)
 
 
 @dataclass

@@ -18,8 +18,6 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from exactly_once_kafka.points import Points, pass_by
-
 
 @dataclass(frozen=True, order=True)
 class PreparedTransaction:
@@ -46,7 +44,7 @@ class PreparingProducer:
             prepared = producer.prepare()
 
     If the block ends before `prepare`, the transaction is aborted; afterwards it stays open. `options` are
-    kafka-python's. `points` is called at the fault points, with their name and `number`. Raises KafkaError.
+    kafka-python's. Raises KafkaError.
     """
 
     def __init__(
@@ -55,11 +53,9 @@ class PreparingProducer:
         *,
         bootstrap_servers: str,
         transaction_timeout_ms: int = 60_000,
-        number: int = 0,
-        points: Points = pass_by,
         **options: Any,
     ):
-        self.transactional_id, self.number, self._points = transactional_id, number, points
+        self.transactional_id = transactional_id
         self._timeout = transaction_timeout_ms / 1000
         self._sent: list = []
         self._prepared = False
@@ -96,7 +92,6 @@ class PreparingProducer:
                 acknowledgement.get(self._timeout)
         except KafkaError as error:
             raise PrepareFailed(f"{self.transactional_id}: {type(error).__name__}: {error}") from error
-        self._points("after_flush", self.number)
         if self._identity() != self._began_as:  # the client took a new epoch after an error, and lost what it had sent
             raise PrepareFailed(f"{self.transactional_id}: the client aborted the transaction and began another one")
         self._prepared = True
