@@ -15,7 +15,7 @@ from labs.commands.run import BadOrder, Orders, add_options
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
-from labs.evidence.readers.transactions import read_ends, read_producers, read_transactions
+from labs.evidence.readers.transactions import read_ends, read_transactions
 from labs.faults.fault import Fault
 from labs.faults.job import JobFailed, JobProcess, NotASpare
 from labs.faults.supervisor import HotSpare, Supervisor
@@ -32,13 +32,13 @@ sys.stdin.read()
 
 
 def all_that_kafka_knows(options: dict) -> list:
-    """Return the sink's transactional id with its epoch, who writes to its topics, and where they end.
+    """Return the sink's transactional id with its epoch, and where its topics end.
 
     Not what Kafka knows of others: clients that earlier tests have left may be at work.
     """
     servers, topics = options["bootstrap_servers"], (options["sink_topic"], f"{options['name']}-marker")
     own = [each for each in read_transactions(servers) if each.transactional_id == options["name"]]
-    return [own, *([ask(servers, topic) for topic in topics] for ask in (read_producers, read_ends))]
+    return [own, *(read_ends(servers, topic) for topic in topics)]
 
 
 def connections(job: JobProcess, servers: str) -> int:

@@ -1,8 +1,7 @@
-"""What the brokers know of transactions: which are open, which producers write, and how far committed reads go.
+"""What the brokers know of transactions: which are open, and how far committed reads go.
 
 The answers come through Kafka's admin client, so any Kafka can be read, also one that the lab did not start.
-Limitations: a broker that was just started lists no transactions until it has loaded its own log of them, and
-a producer is forgotten a day after its last record (`producer.id.expiration.ms`).
+Limitations: a broker that was just started lists no transactions until it has loaded its own log of them.
 
 `transaction_table` and `end_table` are for lessons.
 """
@@ -31,15 +30,13 @@ class NoSuchPartition(LookupError):
 
 @dataclass(frozen=True)
 class Transaction:
-    """The latest transaction of a transactional id. `state` is Kafka's own name, times are in milliseconds."""
+    """The latest transaction of a transactional id. `state` is Kafka's own name."""
 
     transactional_id: str
     producer_id: int
     epoch: int
     state: str
     partitions: tuple[tuple[str, int], ...]  # that it has written to; none once it is finished
-    timeout_ms: int
-    started_ms: int | None
 
     @property
     def open(self) -> bool:
@@ -50,20 +47,6 @@ class Transaction:
     def ending(self) -> bool:
         """Tell whether its end is decided, and not every partition has been told yet."""
         return self.state.startswith("Prepare")
-
-
-@dataclass(frozen=True)
-class PartitionProducer:
-    """What the leader of a partition remembers of a producer: its newest epoch and its last sequence number.
-
-    `open_since` is the first offset of its open transaction, None if it has none there.
-    """
-
-    partition: int
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    open_since: int | None
 
 
 @dataclass(frozen=True)
@@ -92,8 +75,6 @@ def read_transactions(bootstrap_servers: str) -> list[Transaction]:
                 epoch=described.producer_epoch,
                 state=described.state.value,
                 partitions=tuple(sorted(map(tuple, described.topic_partitions))),
-                timeout_ms=described.transaction_timeout_ms,
-                started_ms=_unless_negative(described.transaction_start_time_ms),
             )
             for name, described in sorted(client.describe_transactions(listed).items())
         ]
@@ -130,27 +111,6 @@ def wait_until_ended(bootstrap_servers: str, prefix: str, timeout: float = 90) -
     return eventually(ended, timeout)[-1]
 
 
-def read_producers(bootstrap_servers: str, topic: str) -> list[PartitionProducer]:
-    """Return the producers with an id that have written to the topic, by partition and id.
-
-    Raises KafkaUnreachable, NoSuchPartition, TimeoutError.
-    """
-    with admin(bootstrap_servers) as client:
-        partitions = _partitions(client, topic)
-        found = _answer(lambda: client.describe_producers(partitions))
-    return [
-        PartitionProducer(
-            partition=at.partition,
-            producer_id=each.producer_id,
-            epoch=each.producer_epoch,
-            last_sequence=each.last_sequence,
-            open_since=_unless_negative(each.current_transaction_start_offset),
-        )
-        for at in partitions
-        for each in sorted(found[at].active_producers)
-    ]
-
-
 def read_ends(bootstrap_servers: str, topic: str) -> list[PartitionEnd]:
     """Return where each partition ends. Raises KafkaUnreachable, NoSuchPartition, TimeoutError."""
     with admin(bootstrap_servers) as client:
@@ -182,10 +142,6 @@ def _partitions(client: KafkaAdminClient, topic: str) -> list[TopicPartition]:
 def _answer(question: Callable[[], Answer]) -> Answer:
     """Ask until there is an answer: a new leader or coordinator needs a moment."""
     return eventually(lambda: [question()])[0]
-
-
-def _unless_negative(number: int) -> int | None:
-    return number if number >= 0 else None
 
 
 def transaction_table(bootstrap_servers: str) -> pandas.DataFrame:

@@ -28,12 +28,10 @@ from labs.evidence.readers.results import read_to_end
 from labs.evidence.readers.transactions import (
     NoSuchPartition,
     PartitionEnd,
-    PartitionProducer,
     Transaction,
     end_table,
     last_stable_offset,
     read_ends,
-    read_producers,
     read_transactions,
     transaction_table,
     wait_until_ended,
@@ -123,16 +121,14 @@ def test_open_and_finished_transactions_are_told_apart(broker, scene):
     worker, other = described[scene.worker], described[scene.other]
     assert (worker.open, worker.state, worker.partitions) == (True, "Ongoing", ((scene.topic, 0),))
     assert (other.open, other.state, other.partitions) == (False, "CompleteCommit", ())
-    assert worker.timeout_ms == 60_000
-    assert worker.started_ms > 1_700_000_000_000
 
 
 @pytest.mark.bench
-def test_id_that_never_began_has_no_start(broker):
+def test_id_that_never_began_is_empty(broker):
     name = f"idle-{uuid.uuid4().hex}"
     transactional(broker.bootstrap_servers, name).close()
     [idle] = [each for each in read_transactions(broker.bootstrap_servers) if each.transactional_id == name]
-    assert (idle.open, idle.state, idle.started_ms, idle.epoch) == (False, "Empty", None, 0)
+    assert (idle.open, idle.state, idle.epoch) == (False, "Empty", 0)
 
 
 @pytest.mark.bench
@@ -153,21 +149,6 @@ def test_transaction_table_has_a_row_per_transactional_id(broker, scene):
     table = transaction_table(broker.bootstrap_servers)
     assert table.loc[scene.worker, ["state", "partitions"]].to_list() == ["Ongoing", f"{scene.topic}-0"]
     assert table.loc[scene.other, ["state", "partitions"]].to_list() == ["CompleteCommit", "-"]
-
-
-# Producers
-
-
-@pytest.mark.bench
-def test_producers_are_read_with_epoch_last_sequence_and_what_is_open(broker, scene, log):
-    found = {each.producer_id: each for each in read_producers(broker.bootstrap_servers, scene.topic)}
-    worker, bystander, other = log[0].producer_id, log[6].producer_id, log[8].producer_id
-    assert found == {
-        worker: PartitionProducer(partition=0, producer_id=worker, epoch=0, last_sequence=3, open_since=5),
-        bystander: PartitionProducer(partition=0, producer_id=bystander, epoch=0, last_sequence=0, open_since=None),
-        other: PartitionProducer(partition=0, producer_id=other, epoch=0, last_sequence=0, open_since=None),
-    }
-    assert list(found) == sorted(found)
 
 
 # Ends
@@ -194,7 +175,7 @@ def test_what_read_committed_sees_is_what_the_log_calls_decided_before_the_last_
 
 
 @pytest.mark.bench
-@pytest.mark.parametrize("read", [read_producers, read_ends, last_stable_offset])
+@pytest.mark.parametrize("read", [read_ends, last_stable_offset])
 def test_unknown_topic_is_named_at_once(broker, read):
     with pytest.raises(NoSuchPartition, match="this Kafka has no topic 'nowhere'"):
         read(broker.bootstrap_servers, "nowhere")
