@@ -107,15 +107,6 @@ class Proxy:
         """End the partition. The messages of the meantime arrive late."""
         self._server.heal()
 
-    @contextmanager
-    def partitioned(self) -> Iterator[None]:
-        """Partition for the length of a `with` block."""
-        self.partition()
-        try:
-            yield
-        finally:
-            self.heal()
-
     def close(self) -> None:
         """Cut all connections and stop listening."""
         atexit.unregister(self.close)
