@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas
 
 from labs.equipment.broker import AnyBroker, BrokerError, ExternalBroker, run_kafka_tool
-from labs.evidence.readers.transactions import NoSuchPartition
+from labs.evidence.readers.transactions import NoSuchPartition, table_of
 from labs.pipeline.two_phase.end_transaction import TRANSACTION_LOG, partition_of
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -58,16 +58,10 @@ def read_log(broker: AnyBroker, topic: str, partition: int = 0) -> list[LogEntry
 
     The broker may be running or stopped. Of several replicas the longest is read.
     """
-    if isinstance(broker, ExternalBroker):
-        raise BrokerError(
-            f"the log of {topic}-{partition} lies on the disk of a Kafka that the lab did not start "
-            f"({broker.bootstrap_servers}); unset KAFKA_BOOTSTRAP_SERVERS to get a broker whose files can be read"
-        )
-    copies = [node.directory / "data" / f"{topic}-{partition}" for node in broker.nodes]
-    copies = [copy for copy in copies if copy.is_dir()]
-    if not copies:
+    copies = [_segments(data / f"{topic}-{partition}") for data in _data(broker, f"the log of {topic}-{partition}")]
+    segments = max(copies, key=lambda files: sum(file.stat().st_size for file in files))
+    if not segments:
         raise NoSuchPartition(f"no broker has a log of partition {partition} of topic {topic!r} in its directory")
-    segments = max(map(_segments, copies), key=lambda files: sum(file.stat().st_size for file in files))
     return _decided(list(_entries(dump_segments(segments))))
 
 
@@ -77,9 +71,17 @@ def dump_log(broker: AnyBroker, topic: str, partition: int = 0) -> pandas.DataFr
     entries = [
         replace(entry, key=entry.key or "", value=entry.value or "") for entry in read_log(broker, topic, partition)
     ]
-    cells = [[getattr(entry, column) for column in columns] for entry in entries]
-    table = pandas.DataFrame(cells, columns=[column.replace("_", " ") for column in columns])
-    return table.set_index("offset")
+    return table_of(entries, columns).set_index("offset")
+
+
+def _data(broker: AnyBroker, what: str) -> list[Path]:
+    """Return the nodes' directories of data. Raises BrokerError for a Kafka that the lab did not start."""
+    if isinstance(broker, ExternalBroker):
+        raise BrokerError(
+            f"{what} lies on the disk of a Kafka that the lab did not start ({broker.bootstrap_servers}); "
+            "unset KAFKA_BOOTSTRAP_SERVERS to get a broker whose files can be read"
+        )
+    return [node.directory / "data" for node in broker.nodes]
 
 
 def _segments(directory: Path) -> list[Path]:
@@ -147,17 +149,12 @@ class Noted:
 
 def read_transaction_log(broker: AnyBroker, transactional_id: str) -> list[Noted]:
     """Return what the coordinator has noted of this id, oldest first. Raises BrokerError."""
-    if isinstance(broker, ExternalBroker):
-        raise BrokerError(
-            f"the transaction log lies on the disk of a Kafka that the lab did not start ({broker.bootstrap_servers}); "
-            "unset KAFKA_BOOTSTRAP_SERVERS to get a broker whose files can be read"
-        )
-    data = [node.directory / "data" for node in broker.nodes]
+    data = _data(broker, "the transaction log")
     partitions = {each.name for directory in data for each in directory.glob(f"{TRANSACTION_LOG}-*")}
     if not partitions:
         return []  # no producer has used a transactional id yet
     name = f"{TRANSACTION_LOG}-{partition_of(transactional_id, len(partitions))}"
-    copies = [segments for directory in data if (segments := sorted((directory / name).glob("*.log")))]
+    copies = [segments for directory in data if (segments := _segments(directory / name))]
     dumps = [dump_segments(segments, "--transaction-log-decoder") for segments in copies]
     return max((_notes(dump, transactional_id) for dump in dumps), key=len, default=[])
 

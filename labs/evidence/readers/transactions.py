@@ -147,7 +147,7 @@ def _answer(question: Callable[[], Answer]) -> Answer:
 def transaction_table(bootstrap_servers: str) -> pandas.DataFrame:
     """Return one row per transactional id: its producer id and epoch, and the state of its latest transaction."""
     columns = ("transactional_id", "producer_id", "epoch", "state", "partitions")
-    table = _table(read_transactions(bootstrap_servers), columns)
+    table = table_of(read_transactions(bootstrap_servers), columns)
     written = [", ".join(f"{topic}-{partition}" for topic, partition in cell) or "-" for cell in table["partitions"]]
     return table.assign(partitions=written).set_index("transactional id")
 
@@ -155,10 +155,11 @@ def transaction_table(bootstrap_servers: str) -> pandas.DataFrame:
 def end_table(bootstrap_servers: str, topic: str) -> pandas.DataFrame:
     """Return one row per partition: where it ends for read_committed consumers, and where for all others."""
     columns = ("partition", "last_stable_offset", "log_end", "hidden")
-    return _table(read_ends(bootstrap_servers, topic), columns).set_index("partition")
+    return table_of(read_ends(bootstrap_servers, topic), columns).set_index("partition")
 
 
-def _table(rows: Sequence[object], columns: tuple[str, ...]) -> pandas.DataFrame:
+def table_of(rows: Sequence[object], columns: tuple[str, ...]) -> pandas.DataFrame:
+    """Return a table with these attributes of each row as its columns."""
     cells = [[getattr(row, column) for column in columns] for row in rows]
     import pandas  # here, since the import is slow
 
