@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from labs.desk.bench import open_bench
 from labs.desk.judged import Executed, _listens, check, own_or_reference
-from labs.desk.notes import MANIFEST, notes_of
+from labs.desk.notes import notes_of
 from labs.exercises.checker.student_module import MARK, read_source
 from labs.exercises.checker.student_process import IDLE, Interpreter
 
@@ -29,13 +29,6 @@ def double_nothing(consumer, handle):
 RIGHT = SKELETON.replace(
     "        consumer.commit()\n        handle(message)", "        handle(message)\n        consumer.commit()", 1
 )
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    (tmp_path / MANIFEST).write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.long

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from labs.desk.judged import SINK_FILE, keep_sink, my_sink
-from labs.desk.notes import MANIFEST
 from labs.exercises.checker.student_module import solution_of
 
 SINK = "# your solution\ndef publish(rows, batch_id, kafka): ..."
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    (tmp_path / MANIFEST).write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_sink_that_passed_is_kept_and_found(desk, capsys):

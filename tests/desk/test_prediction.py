@@ -7,18 +7,11 @@ import json
 import pytest
 
 from labs.desk.course import Question
-from labs.desk.notes import MANIFEST, NOTES, NoNotes, Notes, notes_of
+from labs.desk.notes import NOTES, NoNotes, Notes, notes_of
 from labs.desk.questions import Prediction, predict
 
 QUESTION = "How many of the 48?"
 KNOWN = Question(QUESTION, 24, (0, 8, 24), {"0": "Kafka does not compare.", "8": "There is no memory yet."})
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    (tmp_path / MANIFEST).write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def prediction(notes: Notes) -> Prediction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labs.desk.course import CourseError, Lesson, Question, load_lessons
-from labs.desk.notes import COMPARED, MANIFEST, REVIEWED, TICKET, notes_of, progress_in
+from labs.desk.notes import COMPARED, REVIEWED, TICKET, notes_of, progress_in
 from labs.desk.questions import draw_two, review
 
 
@@ -71,13 +71,6 @@ def test_what_was_asked_again_waits_until_all_others_were():
     assert drawn(answered("04c", True, REVIEWED), answered("01c", True, REVIEWED)) == ["04a", "01a"]
     all_of_4 = [answered(f"04{letter}", True, REVIEWED) for letter in "abc"]
     assert drawn(*all_of_4) == ["01c", "03c"]
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    (tmp_path / MANIFEST).write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_answers_are_kept_and_the_same_two_are_asked_again(desk):

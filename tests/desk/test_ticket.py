@@ -6,7 +6,7 @@ import pytest
 
 from labs.desk import questions
 from labs.desk.course import CourseError, Lesson, Question
-from labs.desk.notes import MANIFEST, notes_of
+from labs.desk.notes import notes_of
 from labs.desk.questions import exit_ticket
 
 ASKED = (
@@ -26,9 +26,7 @@ def lesson(monkeypatch):
     monkeypatch.setattr(questions, "find_lesson", lambda number: made)
 
 
-def test_right_and_wrong_answers_are_told_apart_at_once(tmp_path, monkeypatch):
-    (tmp_path / MANIFEST).write_text("{}")
-    monkeypatch.chdir(tmp_path)
+def test_right_and_wrong_answers_are_told_apart_at_once(desk):
     asked = exit_ticket("02")
     form = asked._widgets[0].widget
     form.said = "batch 3"
