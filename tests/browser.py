@@ -30,7 +30,7 @@ import nbformat
 import pytest
 from axe_core_python.selenium import Axe
 from selenium.common.exceptions import WebDriverException
-from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
 from labs.equipment.child_process import ChildProcess
@@ -175,6 +175,12 @@ def wait_for(driver: Chrome, script: str, timeout: float = 60) -> Any:
         return eventually(lambda: driver.execute_script(script), timeout)
     except TimeoutError as error:
         raise TimeoutError(f"never true: {script}; {complaints(driver)}") from error
+
+
+def press(driver: Chrome, *keys: str) -> None:
+    """Press keys, one after the other, in the element that has the focus."""
+    for key in keys:
+        ActionChains(driver).send_keys(key).perform()
 
 
 def complaints(driver: Chrome) -> list[str]:

@@ -17,7 +17,7 @@ from labs.room.published import recording_page, recording_script, view_script
 from labs.room.recording import load_recording
 from labs.room.state import KEYS, NUMBERS, ORDERS, empty_state
 from labs.room.view import RoomView, first_and_last, recorded_room
-from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
+from tests.browser import complaints, findings_of_axe, press, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.long
 
@@ -419,11 +419,6 @@ def test_the_rate_is_sent_when_it_is_chosen_and_not_changed_under_the_hand(live)
     tell(browser, traffic={"on": True, "rate": 30, "sent": 100, "per_second": 1.0})
     tell(browser, traffic={"on": True, "rate": 50, "sent": 101, "per_second": 1.0})
     assert rate.get_attribute("value") == "50", "the field follows the room again"
-
-
-def press(browser, *keys: str) -> None:
-    for key in keys:
-        ActionChains(browser).send_keys(key).perform()
 
 
 def test_keyboard_alone_suffices_and_keeps_its_place(live):

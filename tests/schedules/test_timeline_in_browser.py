@@ -22,7 +22,7 @@ from labs.schedules.timeline.two_batches import (
     STATIONS,
     Switches,
 )
-from tests.browser import complaints, findings_of_axe, set_scheme, static_page, wait_for
+from tests.browser import complaints, findings_of_axe, press, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.bench
 
@@ -127,11 +127,6 @@ def test_crash_is_dragged_by_finger(page):
         assert_shows(browser, PRESETS["the sink"], 4)
     finally:
         browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
-
-
-def press(browser, *keys: str) -> None:
-    for key in keys:
-        ActionChains(browser).send_keys(key).perform()
 
 
 def focused(browser) -> str:
