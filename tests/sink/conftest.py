@@ -121,3 +121,21 @@ class Copying:
 @pytest.fixture
 def copy(spark, broker, numbers, tmp_path):
     return Copying(spark, broker.bootstrap_servers, numbers, tmp_path / "copy")
+
+
+@pytest.fixture
+def publish(spark, tmp_path):
+    """Run one query, again and again, until it has done so many batches of ten numbers, all in all."""
+
+    def publish(sink: ExactlyOnceKafkaSink, batches: int = 1) -> None:
+        numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        rows = numbers.selectExpr("CAST(value AS STRING) AS value")
+        query = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(sink).start()
+        try:
+            while not query.awaitTermination(0.1):
+                if query.lastProgress and query.lastProgress.batchId >= batches - 1:
+                    return
+        finally:
+            query.stop()
+
+    return publish

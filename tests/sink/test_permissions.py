@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,25 +95,6 @@ def guarded():
 def _grant(user: str, kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
     name = name.format(user=user)
     return AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-
-
-@pytest.fixture
-def publish(spark, tmp_path) -> Callable[[ExactlyOnceKafkaSink, int], None]:
-    """Send batches of ten numbers through a sink."""
-
-    def publish(sink: ExactlyOnceKafkaSink, batches: int = 1) -> None:
-        numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-        rows = numbers.selectExpr("CAST(value AS STRING) AS value")
-        query = rows.writeStream.option("checkpointLocation", str(tmp_path / uuid.uuid4().hex)).foreachBatch(sink)
-        query = query.start()
-        try:
-            while not query.awaitTermination(0.1):
-                if query.lastProgress and query.lastProgress.batchId >= batches - 1:
-                    return
-        finally:
-            query.stop()
-
-    return publish
 
 
 @pytest.mark.parametrize("writers", WRITERS)

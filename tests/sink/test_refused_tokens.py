@@ -60,24 +60,6 @@ def results(kafka) -> str:
     return name
 
 
-@pytest.fixture
-def publish(spark, tmp_path) -> Publish:
-    """Run one query, again and again, until it has done so many batches of ten numbers, all in all."""
-
-    def publish(sink: ExactlyOnceKafkaSink, batches: int) -> None:
-        numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-        rows = numbers.selectExpr("CAST(value AS STRING) AS value")
-        query = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(sink).start()
-        try:
-            while not query.awaitTermination(0.1):
-                if query.lastProgress and query.lastProgress.batchId >= batches - 1:
-                    return
-        finally:
-            query.stop()
-
-    return publish
-
-
 class Tokens:
     """An `oauth_cb` that gives the tokens of these lives, in seconds, the last of them for ever.
 
