@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,6 +63,18 @@ def forget_batch_one(checkpoint):
     for entry in ("offsets/2", "offsets/1", "commits/1"):
         (checkpoint / entry).unlink()
         (checkpoint / entry).with_name(f".{entry[-1]}.crc").unlink()
+
+
+def damage_checkpoint(checkpoint, damage):
+    """Damage a checkpoint in this way, and return what a sink finds then."""
+    if damage == "checkpoint deleted":
+        shutil.rmtree(checkpoint)
+        return "another query"
+    if damage == "rolled back one":
+        forget_batch_one(checkpoint)
+        return "another batch 1"
+    roll_back(checkpoint, batches=2)
+    return "the last batch committed is"
 
 
 def expected(*versions):

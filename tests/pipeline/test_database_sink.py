@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
@@ -42,10 +41,9 @@ from labs.pipeline.sinks.database_sink import MARKERS, METADATA, DatabaseSink, D
 from tests.pipeline.sink_process import QUERY, batch, drained, values
 from tests.pipeline.sink_runs import (
     POINTS_OF_A_WRITE,
+    damage_checkpoint,
     expected,
-    forget_batch_one,
     is_published_before,
-    roll_back,
     run,
     run_and_crash_at_every_point,
     write_in_a_process_killed_at,
@@ -212,17 +210,8 @@ def test_checkpoint_and_results_that_do_not_fit_are_refused(spark, broker, class
     with points.armed(*faults), suppress(StreamingQueryException):
         attempt()
     before = sorted(read_database(url), key=repr)
-    if damage == "checkpoint deleted":
-        shutil.rmtree(checkpoint)
-        found = "another query"
-    elif damage == "rolled back two":
-        roll_back(checkpoint, batches=2)
-        found = "the last batch committed is"
-    elif damage == "rolled back one":
-        forget_batch_one(checkpoint)
-        found = "another batch 1"
-    else:
-        roll_back(checkpoint, batches=2)
+    found = damage_checkpoint(checkpoint, damage)
+    if damage == "results deleted":
         create_engine(url).connect().execute(text("drop table batch_markers"))
         found = "no marker"
     with pytest.raises(StreamingQueryException, match=f"(?s)refuses batch.*{found}"):

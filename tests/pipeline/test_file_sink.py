@@ -23,10 +23,9 @@ from labs.pipeline.sinks.file_sink import publish as publish_file
 from tests.pipeline.sink_process import batch, drained, values
 from tests.pipeline.sink_runs import (
     POINTS_OF_A_WRITE,
+    damage_checkpoint,
     expected,
-    forget_batch_one,
     is_published_before,
-    roll_back,
     run,
     run_and_crash_at_every_point,
     write_in_a_process_killed_at,
@@ -170,17 +169,8 @@ def test_checkpoint_and_results_that_do_not_fit_are_refused(
     faults = [Fault("before_rows", 2)] if damage == "rolled back one" else []
     with points.armed(*faults), suppress(StreamingQueryException):
         attempt()
-    if damage == "checkpoint deleted":
-        shutil.rmtree(checkpoint)
-        found = "another query"
-    elif damage == "rolled back two":
-        roll_back(checkpoint, batches=2)
-        found = "the last batch committed is"
-    elif damage == "rolled back one":
-        forget_batch_one(checkpoint)
-        found = "another batch 1"
-    else:
-        roll_back(checkpoint, batches=2)
+    found = damage_checkpoint(checkpoint, damage)
+    if damage == "results deleted":
         shutil.rmtree(sink.directory)
         found = "no marker"
     before = sorted(sink.directory.rglob("*.json*"))
