@@ -25,10 +25,10 @@ from typing import Any
 
 from labs.equipment.broker import Broker, nothing
 from labs.faults.kafka_messages import Answer, Request
-from labs.faults.proxy_server import HeldRequest, NetworkFault, Passage, ProxyServer, Sighting, Watcher, exchange
+from labs.faults.proxy_server import HeldRequest, NetworkFault, Passage, ProxyServer, Sighting, exchange
 
 
-class Proxy:
+class Proxy(ProxyServer):
     """Listens on 127.0.0.1 at once, so that a broker can advertise `port`. Clients wait until `forward_to` is called.
 
     A fault matches the next request of any client, unless `client_id=` or `transactional_id=` names one, or
@@ -36,8 +36,7 @@ class Proxy:
     """
 
     def __init__(self) -> None:
-        self._server = ProxyServer()
-        self.port = self._server.port
+        super().__init__()
         atexit.register(self.close)
 
     @property
@@ -45,42 +44,21 @@ class Proxy:
         """The proxy's address as Kafka clients take it."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def log(self) -> list[Passage]:
-        """The last 20,000 messages, oldest first: `pandas.DataFrame(proxy.log)` makes a table of them."""
-        return list(self._server.log)
-
-    def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` with each message from now on, before the message is passed on, in the proxy's own thread.
-
-        It must not call the proxy, must not wait, and must not raise: the connection would end. Without a watcher the
-        proxy does not keep or read the messages.
-        """
-        self._server.watch(watcher)
-
-    def unwatch(self, watcher: Watcher) -> None:
-        """Stop calling `watcher`."""
-        self._server.unwatch(watcher)
-
-    def forward_to(self, port: int) -> None:
-        """Set the port of 127.0.0.1 on which the broker listens."""
-        self._server.forward_to(port)
-
     def drop_next_response(self, kind: Request, *, cut: bool = True, **client: Any) -> NetworkFault:
         """Pass the next request of this kind to the broker, and drop its answer.
 
         The connection is then cut, so that the client notices at once. With `cut=False` the connection stays open and
         silent, and the client notices only by its own request timeout.
         """
-        return self._server.arm(NetworkFault(kind=kind, direction="response", cut=cut, **client))
+        return self.arm(NetworkFault(kind=kind, direction="response", cut=cut, **client))
 
     def delay_next_response(self, kind: Request, seconds: float, **client: Any) -> NetworkFault:
         """Delay the next answer of this kind by `seconds`, and all later answers on its connection."""
-        return self._server.arm(NetworkFault(kind=kind, direction="response", cut=False, seconds=seconds, **client))
+        return self.arm(NetworkFault(kind=kind, direction="response", cut=False, seconds=seconds, **client))
 
     def drop_next_request(self, kind: Request, *, cut: bool = True, **client: Any) -> NetworkFault:
         """Drop the next request of this kind before the broker gets it; `cut` as in `drop_next_response`."""
-        return self._server.arm(NetworkFault(kind=kind, direction="request", cut=cut, **client))
+        return self.arm(NetworkFault(kind=kind, direction="request", cut=cut, **client))
 
     def hold_next_request(self, kind: Request, *, cut_client: bool = True, **client: Any) -> HeldRequest:
         """Hold the next request of this kind until `deliver()` is called on the returned fault.
@@ -89,40 +67,24 @@ class Proxy:
         client waits, and gets the answer by `deliver`.
         """
         held = HeldRequest(kind=kind, direction="request", cut=cut_client, sender=self._deliver, **client)
-        return self._server.arm(held)
-
-    def disarm(self) -> None:
-        """Remove all faults that have not struck."""
-        self._server.disarm()
-
-    def cut(self) -> None:
-        """Cut all present connections. Clients can open new ones."""
-        self._server.cut()
-
-    def partition(self) -> None:
-        """Pass nothing in either direction until `heal`. Connections stay open, and new ones are accepted."""
-        self._server.partition()
-
-    def heal(self) -> None:
-        """End the partition. The messages of the meantime arrive late."""
-        self._server.heal()
+        return self.arm(held)
 
     def close(self) -> None:
         """Cut all connections and stop listening."""
         atexit.unregister(self.close)
-        self._server.close()
+        super().close()
 
     def _deliver(self, held: HeldRequest, timeout: float, heard: bool) -> Answer:
         request = held.request
         assert request, "held"
-        assert self._server.broker_port, "forwarded"
-        answer = Answer(request, exchange(self._server.broker_port, held.frame, timeout))
+        assert self.broker_port, "forwarded"
+        answer = Answer(request, exchange(self.broker_port, held.frame, timeout))
         done = f"{'delivered late' if heard else 'delivered again'}: {answer.error or 'no error'}"
         who = (0, request.client_id, request.transactional_id, request.kind)
         passage = Passage(datetime.now(), *who, "request", len(held.frame), done)
-        self._server.tell(Sighting(passage, request, held.frame, answer.frame))
+        self.tell(Sighting(passage, request, held.frame, answer.frame))
         if heard:
-            self._server.answer(held, answer)
+            self.answer(held, answer)
         return answer
 
     def __enter__(self) -> Proxy:

@@ -294,7 +294,7 @@ class ProxyServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.broker_port: int | None = None
-        self.log: deque[Passage] = deque(maxlen=LOG_LENGTH)
+        self._passages: deque[Passage] = deque(maxlen=LOG_LENGTH)
         self._watchers: tuple[Watcher, ...] = ()
         self._armed: list[NetworkFault] = []
         self._armed_lock = threading.Lock()
@@ -312,7 +312,13 @@ class ProxyServer:
             self._listener.close()
             raise
 
+    @property
+    def log(self) -> list[Passage]:
+        """The last 20,000 messages, oldest first: `pandas.DataFrame(proxy.log)` makes a table of them."""
+        return list(self._passages)
+
     def forward_to(self, port: int) -> None:
+        """Set the port of 127.0.0.1 on which the broker listens."""
         self.broker_port = port
         self._call(self._forwarding.set)
 
@@ -322,16 +328,20 @@ class ProxyServer:
         return fault
 
     def disarm(self) -> None:
+        """Remove all faults that have not struck."""
         with self._armed_lock:
             self._armed.clear()
 
     def cut(self) -> None:
+        """Cut all present connections. Clients can open new ones."""
         self._do(self._cut())
 
     def partition(self) -> None:
+        """Pass nothing in either direction until `heal`. Connections stay open, and new ones are accepted."""
         self._call(self._whole.clear)
 
     def heal(self) -> None:
+        """End the partition. The messages of the meantime arrive late."""
         self._call(self._whole.set)
 
     def answer(self, held: HeldRequest, answer: Answer) -> None:
@@ -339,9 +349,15 @@ class ProxyServer:
         self._call(held.answers.put_nowait, answer)
 
     def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` with each message from now on, before the message is passed on, in the proxy's own thread.
+
+        It must not call the proxy, must not wait, and must not raise: the connection would end. Without a watcher the
+        proxy does not keep or read the messages.
+        """
         self._call(lambda: setattr(self, "_watchers", (*self._watchers, watcher)))
 
     def unwatch(self, watcher: Watcher) -> None:
+        """Stop calling `watcher`."""
         if self._thread.is_alive():
             self._call(lambda: setattr(self, "_watchers", tuple(each for each in self._watchers if each != watcher)))
 
@@ -367,7 +383,7 @@ class ProxyServer:
 
     def note(self, sighting: Sighting) -> None:
         """Log a message and call the watchers, before it is passed on."""
-        self.log.append(sighting.passage)
+        self._passages.append(sighting.passage)
         for watcher in self._watchers:
             watcher(sighting)
 
