@@ -98,10 +98,6 @@ def _to_its_end(start: StartJob, steps: list[Step], *faults: Fault) -> None:
             )
 
 
-def _undisturbed(start: StartJob, steps: list[Step]) -> None:
-    _to_its_end(start, steps)
-
-
 def _killed_after_commit(start: StartJob, steps: list[Step]) -> None:
     fault = Fault(AFTER_COMMIT, STRUCK, "kill")
     try:
@@ -142,7 +138,7 @@ EXERCISE = Exercise(
     seconds=300,
     own_kafka=True,
     scenarios=(
-        _scenario("no fault", "Counts a log to its end.", _undisturbed, smoke=True),
+        _scenario("no fault", "Counts a log to its end.", _to_its_end, smoke=True),
         _scenario(
             "killed after commit",
             f"SIGKILL of the job directly after batch {STRUCK} committed; another one is started.",
