@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import json
 import os
 import queue
@@ -30,7 +31,7 @@ from labs.evidence.auditor.audit import Audit
 from labs.room.orders import Orders, possible, rate_against, stage_against, why_not
 from labs.room.recording import PLAYED, FolderError, Recorder, save
 from labs.room.session import Ending, NotDone, Session
-from labs.room.state import State, changes, copied
+from labs.room.state import State, changes
 from labs.runs.staircase import EXACTLY_ONCE
 
 LOOK = 0.1  # seconds between two looks
@@ -84,7 +85,7 @@ class Room:
     @property
     def state(self) -> State:
         """The state at the last look: see `labs.room.state`."""
-        return copied(self._state)
+        return copy.deepcopy(self._state)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with changes, in the room's thread, at most ten times a second; return `unsubscribe`."""

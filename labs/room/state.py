@@ -34,7 +34,6 @@ said by colour alone. `{…}` is filled in from the state. `in_words` describes 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,11 +91,6 @@ KEYS = tuple(empty_state())
 def changes(old: State, new: State) -> State:
     """Return the keys whose values differ, with their new values."""
     return {key: value for key, value in new.items() if old.get(key) != value}
-
-
-def copied(state: State) -> State:
-    """Return a deep copy."""
-    return copy.deepcopy(state)
 
 
 NUMBERS = ("delivered", "lost", "duplicated", "conflicting", "torn", "awaited")
