@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 
 def test_each_sink_writes_every_row_once_and_ours_and_yours_tell_their_parts(spark, broker):
-    costs = {cost.sink: cost for cost in measure_cost(spark, broker.bootstrap_servers, {20: 2}, rounds=1, own=publish)}
+    costs = {cost.sink: cost for cost in measure_cost(spark, broker.bootstrap_servers, {20: 2}, own=publish)}
     assert list(costs) == [OURS, WITHOUT, SPARKS, YOURS]
     assert all(cost.complete and cost.rows == 20 and cost.batches == 2 for cost in costs.values())
     assert all(cost.whole > cost.milliseconds > sum(cost.parts.values()) - 1 for cost in costs.values())
