@@ -359,7 +359,22 @@ class Checkpoint:
 
     def table(self) -> pandas.DataFrame:
         """Return one row per batch: status, offset ranges and their size, times in UTC, state partitions written."""
-        return _table_of(self)
+        import pandas as pd  # here, since the import is slow
+
+        columns = ["batch", "status", "range", "offsets", "watermark", "planned at", "state"]
+        rows = [
+            (
+                batch.batch_id,
+                batch.status,
+                ranges(batch),
+                batch.offsets,
+                pd.to_datetime(batch.watermark_ms or None, unit="ms", utc=True),
+                pd.to_datetime(batch.planned_at_ms, unit="ms", utc=True),
+                " ".join(f"{len(batch.state.get(o, ()))}/{n}" for o, n in self.partitions.items()),
+            )
+            for batch in self.batches
+        ]
+        return pd.DataFrame(rows, columns=columns).set_index("batch").astype({"offsets": "Int64"})
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(note)}</p>" for note in (self.summary, *self.damage[1:]))
@@ -406,22 +421,3 @@ def damage(path: str | Path) -> str:
         return (*read_checkpoint(path).damage, "")[0]
     except CheckpointError:  # not on this machine, or there is none yet
         return ""
-
-
-def _table_of(checkpoint: Checkpoint) -> pandas.DataFrame:
-    import pandas as pd  # here, since the import is slow
-
-    columns = ["batch", "status", "range", "offsets", "watermark", "planned at", "state"]
-    rows = [
-        (
-            batch.batch_id,
-            batch.status,
-            ranges(batch),
-            batch.offsets,
-            pd.to_datetime(batch.watermark_ms or None, unit="ms", utc=True),
-            pd.to_datetime(batch.planned_at_ms, unit="ms", utc=True),
-            " ".join(f"{len(batch.state.get(o, ()))}/{n}" for o, n in checkpoint.partitions.items()),
-        )
-        for batch in checkpoint.batches
-    ]
-    return pd.DataFrame(rows, columns=columns).set_index("batch").astype({"offsets": "Int64"})
