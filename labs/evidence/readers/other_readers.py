@@ -6,16 +6,16 @@ import hashlib
 import json
 from pathlib import Path
 
-from sqlalchemy import NullPool, Table, create_engine, select
+from sqlalchemy import NullPool, create_engine, select
 
 from labs.evidence.auditor.audit import Result
 from labs.pipeline.sinks.database_sink import IP_COUNT
 from labs.pipeline.sinks.file_sink import MANIFEST, Entry, batches, read_entry
 
 
-def read_database(url: str, table: Table = IP_COUNT) -> list[Result]:
-    """Return every result in the table, in no order. Raises SQLAlchemyError if it cannot be read."""
-    columns = [table.c[name] for name in ("window_start", "ip", "count", "batch_id", "attempt")]
+def read_database(url: str) -> list[Result]:
+    """Return every result in the database's table, in no order. Raises SQLAlchemyError if it cannot be read."""
+    columns = [IP_COUNT.c[name] for name in ("window_start", "ip", "count", "batch_id", "attempt")]
     with create_engine(url, poolclass=NullPool).connect() as connection:
         return [Result(**row._mapping) for row in connection.execute(select(*columns))]
 
