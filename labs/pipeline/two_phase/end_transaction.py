@@ -47,15 +47,15 @@ Answer = TypeVar("Answer")
 class BrokerConnection:
     """A connection to the broker at `address` (host:port). Raises OSError whenever the broker cannot be reached."""
 
-    def __init__(self, address: str, timeout: float = ANSWER, client_id: str = CLIENT_ID):
+    def __init__(self, address: str, timeout: float = ANSWER):
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
         self._responses: BinaryIO = self._socket.makefile("rb")
-        self._correlation_ids, self._client_id = itertools.count(), client_id
+        self._correlation_ids = itertools.count()
 
     def ask(self, request: Any, response: type[Any], version: int) -> Any:
         """Send a request in this version and return its response."""
-        request.with_header(correlation_id=next(self._correlation_ids), client_id=self._client_id)
+        request.with_header(correlation_id=next(self._correlation_ids), client_id=CLIENT_ID)
         self._socket.sendall(request.encode(version=version, header=True, framed=True))
         length = self._responses.read(LENGTH)
         content = self._responses.read(int.from_bytes(length, "big"))
