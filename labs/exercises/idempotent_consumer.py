@@ -17,8 +17,8 @@ from contextlib import closing
 
 from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.observed import Key
-from labs.exercises.checker.rounds import KafkaTrial, killed, read_table, results_of_a_log, undisturbed
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.rounds import KafkaTrial, read_table, results_of_a_log, scenarios_of
+from labs.exercises.checker.scenario import Exercise, Lab
 from labs.pipeline.records import result_value
 
 Counted = tuple[Key, int]  # a result and its count
@@ -55,28 +55,19 @@ class Deduplicated(KafkaTrial):
         return read_table(self.database, "results")
 
 
-def _killed(where: str, point: str, done: str) -> Scenario:
-    judge = killed(Deduplicated, "consume", point, instead="after consumer.poll")
-    return Scenario(f"killed {where}", f"SIGKILL {done}, three times.", judge)
-
-
 EXERCISE = Exercise(
     name="idempotent_consumer",
     task="Deduplicate downstream of an at-least-once topic, across restarts.",
     entry="labs.exercises.checker.calls:with_database",
     seconds=25,
-    scenarios=(
-        Scenario(
-            "no crash",
-            "Runs to the end of the topic, and is then started once more.",
-            undisturbed(Deduplicated, "consume"),
-            smoke=True,
-        ),
-        _killed("before database commit", "before database.commit", "when the database is about to commit"),
-        _killed("after database commit", "after database.commit", "directly after the database committed"),
-        _killed("before offset commit", "before consumer.commit", "when the offset is about to be committed"),
-        _killed("after offset commit", "after consumer.commit", "directly after the offset was committed"),
-        _killed("after a statement", "after database.execute", "directly after a database.execute"),
+    scenarios=scenarios_of(
+        Deduplicated,
+        "consume",
+        ("before database commit", "before database.commit", "when the database is about to commit"),
+        ("after database commit", "after database.commit", "directly after the database committed"),
+        ("before offset commit", "before consumer.commit", "when the offset is about to be committed"),
+        ("after offset commit", "after consumer.commit", "directly after the offset was committed"),
+        ("after a statement", "after database.execute", "directly after a database.execute"),
     ),
     hints={
         "doubled": "A result was written although an earlier run had written it. What does a restarted process still "

@@ -20,8 +20,8 @@ from contextlib import closing
 from labs.evidence.auditor.audit import Result
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key
-from labs.exercises.checker.rounds import KafkaTrial, killed, read_table, undisturbed
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.rounds import KafkaTrial, read_table, scenarios_of
+from labs.exercises.checker.scenario import Exercise, Lab
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.records import source_value, window_start
 
@@ -56,27 +56,18 @@ class Counted(KafkaTrial):
         return []  # a count does not say which of its requests is missing: the timeline shows the kills instead
 
 
-def _killed(where: str, point: str, done: str) -> Scenario:
-    judge = killed(Counted, "consume", point, instead="after consumer.poll")
-    return Scenario(f"killed {where}", f"SIGKILL {done}, three times.", judge)
-
-
 EXERCISE = Exercise(
     name="one_transaction",
     task="Results and offsets into one SQLite transaction.",
     entry="labs.exercises.checker.calls:with_database",
     seconds=25,
-    scenarios=(
-        Scenario(
-            "no crash",
-            "Runs to the end of the topic, and is then started once more.",
-            undisturbed(Counted, "consume"),
-            smoke=True,
-        ),
-        _killed("before database commit", "before database.commit", "when the database is about to commit"),
-        _killed("after database commit", "after database.commit", "directly after the database committed"),
-        _killed("after a statement", "after database.execute", "directly after a database.execute"),
-        _killed("before a record", "after consumer.poll", "when a record was polled and nothing done with it"),
+    scenarios=scenarios_of(
+        Counted,
+        "consume",
+        ("before database commit", "before database.commit", "when the database is about to commit"),
+        ("after database commit", "after database.commit", "directly after the database committed"),
+        ("after a statement", "after database.execute", "directly after a database.execute"),
+        ("before a record", "after consumer.poll", "when a record was polled and nothing done with it"),
     ),
     hints={
         "doubled": "Requests were counted twice: the count was durable, and the position behind it was not. Look for "

@@ -12,8 +12,8 @@ nobody has called init_transactions() yet. consumer.poll() returns None at the e
 from __future__ import annotations
 
 from labs.evidence.auditor.audit import Result
-from labs.exercises.checker.rounds import KafkaTrial, killed, read_published, results_of_a_log, undisturbed
-from labs.exercises.checker.scenario import Exercise, Lab, Scenario
+from labs.exercises.checker.rounds import KafkaTrial, read_published, results_of_a_log, scenarios_of
+from labs.exercises.checker.scenario import Exercise, Lab
 from labs.exercises.checker.student_process import Limits
 
 
@@ -35,26 +35,17 @@ class Copied(KafkaTrial):
         return read_published(self.servers, self.target)
 
 
-def _killed(where: str, point: str, done: str) -> Scenario:
-    judge = killed(Copied, "copy", point, instead="after consumer.poll")
-    return Scenario(f"killed {where}", f"SIGKILL {done}, three times.", judge)
-
-
 EXERCISE = Exercise(
     name="transactional_copy",
     task="Consume, transform, produce, with send_offsets_to_transaction.",
     entry="labs.exercises.checker.calls:with_producer",
     seconds=15,
-    scenarios=(
-        Scenario(
-            "no crash",
-            "Runs to the end of the topic, and is then started once more.",
-            undisturbed(Copied, "copy"),
-            smoke=True,
-        ),
-        _killed("after produce", "after producer.produce", "directly after a producer.produce"),
-        _killed("before commit", "before producer.commit_transaction", "when the transaction is about to be committed"),
-        _killed("after commit", "after producer.commit_transaction", "directly after a transaction was committed"),
+    scenarios=scenarios_of(
+        Copied,
+        "copy",
+        ("after produce", "after producer.produce", "directly after a producer.produce"),
+        ("before commit", "before producer.commit_transaction", "when the transaction is about to be committed"),
+        ("after commit", "after producer.commit_transaction", "directly after a transaction was committed"),
     ),
     hints={
         "doubled": "Results were committed, and the offsets behind them were not, so a restart read the records again. "

@@ -72,8 +72,8 @@ class History:
         return [(number, event) for number, run in enumerate(self.runs, start=1) for event in run.events]
 
 
-def undisturbed(make: Callable[[Lab], Trial], function: str) -> Callable[[Lab, Scenario], Finding]:
-    """Return a judge that runs the code to its end, and then, if that went well, once more, without any crash."""
+def undisturbed(make: Callable[[Lab], Trial], function: str, name: str = "no crash") -> Scenario:
+    """Return the scenario that runs the code to its end, and then, if that went well, once more, without any crash."""
 
     def judge(lab: Lab, scenario: Scenario) -> Finding:
         began, trial = time.time(), make(lab)
@@ -83,7 +83,7 @@ def undisturbed(make: Callable[[Lab], Trial], function: str) -> Callable[[Lab, S
             done.append(lab.process.run(function, trial.tools(), began))
         return conclude(scenario, trial, History(done), (), began)
 
-    return judge
+    return Scenario(name, "Runs to the end of the topic, and is then started once more.", judge, smoke=True)
 
 
 def killed(
@@ -116,6 +116,16 @@ def killed(
         return conclude(scenario, trial, History(done), allowed, began, needs_kill=True)
 
     return judge
+
+
+def scenarios_of(make: Callable[[Lab], Trial], function: str, *kills: tuple[str, str, str]) -> tuple[Scenario, ...]:
+    """Return the scenario without a crash, and one for each kill: where it is, its crash point, and when that is."""
+
+    def scenario(where: str, point: str, when: str) -> Scenario:
+        judge = killed(make, function, point, instead="after consumer.poll")
+        return Scenario(f"killed {where}", f"SIGKILL {when}, three times.", judge)
+
+    return undisturbed(make, function), *(scenario(*kill) for kill in kills)
 
 
 def conclude(
