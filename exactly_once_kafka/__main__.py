@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read(store: MarkerStore, deadline: Deadline, undecided: bool = False) -> tuple[Marker | None, Unreadable | None]:
-    """Return the last committed marker, and what the newest record is if it is not a marker; or None."""
+    """Return the last committed marker, or None; and the error if the newest record is not a marker, or None."""
     try:
         return store.read(deadline, undecided) if store.topic.id(deadline) else None, None
     except Unreadable as unreadable:

@@ -185,7 +185,7 @@ class BatchSink(ABC):
 
     @property
     def published_last(self) -> bool:
-        """Tell whether this sink published the last batch of this run. Only then may it go on with its epoch.
+        """Tell whether no other sink has published since this one did, in this run. Only then may it keep its epoch.
 
         Otherwise another sink of this name may have fenced it, or an operator may have set the marker.
         """
@@ -218,7 +218,7 @@ class BatchSink(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether the query that used the sink last has ended."""
+        """Tell whether the query that this sink belongs to has ended."""
         try:
             return self._query is not None and self._query.stopped()
         except Exception:  # Spark itself has ended

@@ -43,6 +43,9 @@ NO_ANSWER_YET = {
 }
 
 
+NOT_ALLOWED = "not allowed to "  # begins what names the missing permission exactly
+
+
 class SinkRefused(RuntimeError):
     """A restart alone does not help: the sink could lose or duplicate rows, or Kafka would refuse them again."""
 
@@ -241,8 +244,8 @@ def _code(error: Exception) -> int | None:
 
 def _shown(meaning: Meaning, error: Exception, name: str, timeout: float) -> tuple[str, str]:
     why, said = meaning.why.format(name=name, timeout_ms=timeout * 1000), error.args[0].str()
-    if said.startswith("not allowed to "):  # by `with_operation`, which knows more exactly what it is
-        return said, meaning.to_do
+    if (exactly := said.find(NOT_ALLOWED)) >= 0:
+        return said[exactly:], meaning.to_do
     return f"{why} (Kafka said: {said})", meaning.to_do
 
 
@@ -376,7 +379,7 @@ class Absence:
 def with_operation(error: KafkaError, operation: str, topic: str | None = None) -> KafkaError:
     """Return the error with the topic in its text, or with the operation if that is not allowed."""
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return KafkaError(error.code(), f"not allowed to {operation}")
+        return KafkaError(error.code(), f"{NOT_ALLOWED}{operation}")
     if topic is None or any(form in error.str() for form in (f"{topic!r}", f" {topic} [")):
         return error
     return KafkaError(error.code(), f"topic {topic!r}: {error.str()}")

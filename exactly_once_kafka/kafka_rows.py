@@ -186,7 +186,9 @@ def with_is_last(arrow_batches: Iterable[pyarrow.RecordBatch]) -> Iterator[tuple
 def topic_of_row(topic: bytes | None) -> str:
     """Return the topic that a row names. Raises ValueError if it names none that Kafka could have."""
     if topic is None:
-        raise ValueError("column 'topic' is null in a row, and the sink has no topic of its own: fill or filter it")
+        raise ValueError(
+            "column 'topic' is null in a row, and the sink has no topic of its own: fill it, or drop the row"
+        )
     name = topic.decode(errors="replace")
     check_topic("column 'topic'", name)
     return name

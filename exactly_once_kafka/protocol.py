@@ -57,7 +57,7 @@ class Marker:
 
 
 class MarkerMismatch(ValueError):
-    """The batch is neither the marker's nor the next one. The message says what was found."""
+    """The batch must be neither written nor taken for published. The message says what was found."""
 
 
 def next_step(protocol: Protocol, answer: Any) -> Step | None:
@@ -74,8 +74,8 @@ def next_step(protocol: Protocol, answer: Any) -> Step | None:
 def exactly_once(batch: Batch, has_epoch: bool) -> Protocol:
     """Publish a batch once, however often it is tried.
 
-    `has_epoch`: the driver holds an epoch under which nothing was written yet. It has none for the first batch of a
-    run, after a failure, and after a long pause.
+    `has_epoch`: the driver has an epoch under which nothing was written yet, or has requested one. It has none for
+    the first batch of a run, after a failure, and after a long pause.
 
     Raises MarkerMismatch where the batch must neither be written nor be taken for published.
     """
@@ -88,8 +88,8 @@ def exactly_once(batch: Batch, has_epoch: bool) -> Protocol:
         # 2. Fence. Of several drivers, only the last one to fence can write from here on. And a commit of an earlier
         #    transaction that arrives late has an old epoch: Kafka refuses it, and it cannot publish half of this one.
         yield "fence"
-    # 3. Read the marker once more. A driver that changes it from here on must fence this one first, and then Kafka
-    #    commits nothing that this one writes.
+    # 3. Read the marker once more. Another driver that changes it from here on must get a newer epoch first, and then
+    #    Kafka commits nothing that this driver writes.
     if is_published((yield "read marker"), batch):
         # 4. The batch is published, and only Spark does not know. Spark must still execute it: otherwise the query's
         #    state would lack this batch.
@@ -97,15 +97,15 @@ def exactly_once(batch: Batch, has_epoch: bool) -> Protocol:
         return
     # 5. Write the rows. If Kafka did not answer one of the tasks that write, write them again. Requests of those tasks
     #    may still arrive: the abort gives a new epoch, so Kafka refuses them. A driver that was fenced meanwhile gets
-    #    no epoch, so the marker of 3 still counts. The transport ends this loop by an exception when the time for a
-    #    batch is up.
+    #    no epoch, so the marker of 3 still counts. The transport ends this loop by an exception when Kafka has been
+    #    silent for too long.
     while not (yield "rows"):
         yield "abort"
     # 6. The marker goes into the same transaction, and so becomes visible together with the rows.
     yield "marker"
     yield "commit"
-    # 7. Get the next epoch: each transaction has one of its own, see 2. It comes with the answer to the commit, or in
-    #    the background while Spark computes the next batch.
+    # 7. Get the next epoch: each transaction has one of its own, so that a late commit fits no other one. It comes with
+    #    the answer to the commit, or in the background while Spark computes the next batch.
     yield "next epoch"
 
 
@@ -121,7 +121,8 @@ def _is_visible(batch: Batch) -> Generator[Step, Any, bool]:
 def is_published(marker: Marker | None, batch: Batch) -> bool:
     """Tell whether the batch was published before. Raises MarkerMismatch where it must not be written either.
 
-    None means that nothing was ever published. The step `look` makes sure of that, by a note in the checkpoint.
+    Before batch 0, None means that nothing was ever published: the step `look` makes sure of that, by a note in the
+    checkpoint.
     """
     if marker is None:
         if batch.batch_id == 0:

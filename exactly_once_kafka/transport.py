@@ -24,8 +24,8 @@ class Transport(ABC):
     """Takes the steps of the batches of one sink: a step is a method of its name, and the answer is what it returns.
 
     look, wait_and_look, read_marker: the Marker, or None. rows: whether all are acknowledged. The others: nothing.
-    A place without epochs needs no methods look, wait_and_look and fence: no protocol yields those steps there. If
-    `rows` always returns True, no protocol yields abort.
+    A place without epochs, such as a directory, needs no methods look, wait_and_look and fence: no protocol yields
+    those steps there. If `rows` always returns True, no protocol yields abort.
     """
 
     @property
@@ -60,7 +60,10 @@ class KafkaTransport(Transport):
     def start(
         self, batch: Batch, data: BatchRows, query: RunningQuery, deadline: Deadline, in_rows: Callable[[], object]
     ) -> None:
-        """Note the batch whose steps come next. `in_rows` is called when the first rows are acknowledged."""
+        """Note the batch whose steps come next.
+
+        `in_rows` is called when the first rows are in Kafka, or all if executors wrote.
+        """
         self.batch, self.data, self._query, self.deadline, self.in_rows = batch, data, query, deadline, in_rows
 
     def look(self) -> Marker | None:
@@ -87,7 +90,7 @@ class KafkaTransport(Transport):
         return self.store.read(self.deadline.restarted())
 
     def ensure_transaction_ended(self) -> None:
-        """Make sure that the last transaction has ended in every partition, if Kafka says that it has ended."""
+        """End the last transaction in partitions where Kafka left it open, if Kafka calls it complete."""
 
     def read_marker(self) -> Marker | None:
         # If there is none, the topic may have been deleted and created again since the look. A second look compares its
@@ -98,7 +101,7 @@ class KafkaTransport(Transport):
         if self.data.begun:  # Spark computes the rows already: a second job would write the state at the same time
             deque(self.data, maxlen=0)
         else:
-            drain(self.data.rows)
+            execute_and_discard(self.data.rows)
 
     def stop_asking(self) -> None:
         """Cancel requests for an epoch, since the query has ended: a late epoch would fence the next run."""
@@ -122,6 +125,6 @@ class KafkaTransport(Transport):
         return [("batch_id", str(self.batch.batch_id)), ("attempt", uuid.uuid4().hex[:8])]
 
 
-def drain(rows: DataFrame) -> None:
+def execute_and_discard(rows: DataFrame) -> None:
     """Execute a batch, and discard its rows."""
     rows.write.format("noop").mode("overwrite").save()

@@ -23,7 +23,7 @@ PURE = (
     "labs.evidence.auditor",
     "labs.pipeline.records",
     "labs.pipeline.log.access_log",
-    "labs.pipeline.log.log_lines",
+    "labs.pipeline.log.log_files",
     "labs.pipeline.log.log_report",
 )
 

@@ -184,8 +184,10 @@ def _raise(report: Report) -> None:
     if report.failed == BY_KAFKA and report.code is not None:
         raise KafkaException(KafkaError(report.code, report.error))
     if report.failed == AGAIN:
-        why = "Spark ran a task of the batch again; why it failed before is in Spark's log"
-        raise IncompleteWrite(f"{why}. Its rows might have been written twice")
+        raise IncompleteWrite(
+            "Spark ran a task of the batch again, which might have written its rows twice; Spark's log says why it "
+            "failed before"
+        )
     if report.failed == BAD_ROW:
         raise ValueError(report.error)
     if report.failed == SILENT:

@@ -60,8 +60,8 @@ FIRST_FEW = 2000
 class NextBatch:
     """Estimates the next batch by the last two that had rows. The driver writes it if one of them had at most `few`.
 
-    So executors write what follows two large batches, and everything if `few` is 0. A single large one, as after a pause, does not make them start
-    Python for the small batches behind it.
+    So executors write what follows two large batches, and everything if `few` is 0. A single large one, as after a
+    pause, does not make them start Python for the small batches behind it.
     `executors_can` is set to False when executors turn out to lack something that they need to write.
     """
 
@@ -77,11 +77,11 @@ class NextBatch:
         return (self._few > 0 and likely_small) or not self.executors_can
 
     @property
-    def to_try(self) -> int:
+    def first_limit(self) -> int:
         """The number of rows up to which the driver should try to write it; 0 if it should not try."""
         return 0 if self._last_two else min(self._few, FIRST_FEW)
 
-    def comes_after(self, rows: int, size: int) -> None:
+    def note(self, rows: int, size: int) -> None:
         """Note a batch and its bytes. A run's first one counts as two; a later one without rows does not count."""
         if not self._last_two:
             self._last_two = [(rows, size)] * 2
@@ -89,7 +89,8 @@ class NextBatch:
             self._last_two = [self._last_two[1], (rows, size)]
 
 
-# Seconds for which a task keeps its core while Kafka acknowledges nothing. Then the driver waits, which needs no core.
+# Seconds for which a task keeps its core while Kafka acknowledges nothing. Then it gives up, and the driver waits for
+# Kafka when it aborts, which needs no core.
 KEEPS_CORE = 10
 
 
@@ -100,20 +101,20 @@ class Transaction:
     producer: ProducerId
     by_driver: bool = False
     wrote: dict[tuple[str, int], int] = field(default_factory=dict)  # topic, partition -> rows
-    marking: PartitionWriter | None = None  # once the marker is on its way
+    marker_writer: PartitionWriter | None = None  # once the marker is on its way
 
 
 @dataclass(frozen=True)
 class EpochLease:
     """The producer id and epoch of the next transaction.
 
-    `after`, `marker`: the transaction whose commit gave it, and the marker in that. Then the marker need not be read: a
-    driver that has changed it since has a newer epoch, and Kafka refuses this one.
+    `previous`, `marker`: the transaction whose commit gave it, and the marker in that. Then the marker need not be
+    read: a driver that has changed it since has a newer epoch, and Kafka refuses this one.
     """
 
     producer: ProducerId
     since: float
-    after: Transaction | None = None
+    previous: Transaction | None = None
     marker: Marker | None = None
 
     @property
@@ -155,7 +156,7 @@ class ExecutorsTransport(KafkaTransport):
     ) -> None:
         super().start(batch, data, query, deadline, in_rows)
         self._tags = self.tags()
-        self._silence: Deadline | None = None  # limits repeated attempts; None until the first attempt has ended
+        self._retry_until: Deadline | None = None  # None until the first attempt has ended
         self._transaction: Transaction | None = None  # None as long as there is nothing to abort
 
     def fence(self) -> None:
@@ -166,10 +167,10 @@ class ExecutorsTransport(KafkaTransport):
 
     def read_marker(self) -> Marker | None:
         assert self._lease is not None
-        lease, last = self._lease, self._lease.after
+        lease, last = self._lease, self._lease.previous
         if last is None:
             return super().read_marker()
-        producer = self._repair.ended(
+        producer = self._repair.finish_everywhere(
             last.producer, True, lease.producer, self.deadline.restarted(), last.wrote, leaders_known=last.by_driver
         )
         self._lease = replace(lease, producer=producer)
@@ -181,8 +182,8 @@ class ExecutorsTransport(KafkaTransport):
         self._lease = None  # one transaction per epoch
         if self.next_batch.is_for_driver:
             self.data.begin()
-        elif self.next_batch.to_try > 0 and self._silence is None:
-            self.data.begin_if_few(self.next_batch.to_try)
+        elif self.next_batch.first_limit > 0 and self._retry_until is None:
+            self.data.begin_if_few(self.next_batch.first_limit)
         # If Spark computes the rows for the driver already, the executors must not compute them as well.
         transaction.by_driver = self.data.begun
         task = self._task(transaction.producer)
@@ -191,7 +192,7 @@ class ExecutorsTransport(KafkaTransport):
             return False
         count = counted(reports)
         transaction.wrote = {(topic, partition): rows for each in reports for topic, partition, rows in each.written}
-        self.next_batch.comes_after(count, sum(each.size for each in reports))
+        self.next_batch.note(count, sum(each.size for each in reports))
         if count:
             self.in_rows()
         return True
@@ -199,12 +200,12 @@ class ExecutorsTransport(KafkaTransport):
     def abort(self) -> None:
         producer = self._under_way.producer
         following = self.coordinator.end(producer, False, self.deadline.restarted())
-        following = self._repair.ended(producer, False, following, self.deadline.restarted())
+        following = self._repair.finish_everywhere(producer, False, following, self.deadline.restarted())
         self._lease, self._transaction = EpochLease(following, time.monotonic()), None
 
     def marker(self) -> None:
-        marking = self._under_way.marking or self._mark()
-        self.coordinator.marked(marking, self.deadline.restarted())
+        writer = self._under_way.marker_writer or self._begin_marker()
+        self.coordinator.await_marker(writer, self.deadline.restarted())
 
     def commit(self) -> None:
         committed, self._transaction = self._under_way, None  # from here on, only Kafka knows whether it is committed
@@ -258,7 +259,7 @@ class ExecutorsTransport(KafkaTransport):
         """Write all rows from this process, as a task would."""
         with contextlib.closing(self.data):
             arrow_batches = gathered(iter(self.data))
-            if task.topic not in (None, self.coordinator.marker_topic):  # no row can come before the marker
+            if task.topic not in (None, self.coordinator.marker_topic):  # no row is in its partition
                 arrow_batches = self._with_marker(arrow_batches)
             return task.reported(
                 lambda: task.write_all(self.coordinator.cluster, arrow_batches, self.deadline.has_time)
@@ -267,18 +268,18 @@ class ExecutorsTransport(KafkaTransport):
     def _with_marker(self, arrow_batches: ArrowBatches) -> ArrowBatches:
         """Send the marker with the first rows, so that their partitions are enrolled at the same time."""
         for arrow_batch in arrow_batches:
-            if arrow_batch.num_rows and self._under_way.marking is None:
-                self._mark()
+            if arrow_batch.num_rows and self._under_way.marker_writer is None:
+                self._begin_marker()
             yield arrow_batch
 
-    def _mark(self) -> PartitionWriter:
+    def _begin_marker(self) -> PartitionWriter:
         """Begin to write the marker, behind the rows that were written to its partition."""
         transaction = self._under_way
         rows_before = transaction.wrote.get((self.coordinator.marker_topic, 0), 0)  # rows may go there
-        transaction.marking = self.coordinator.marking(
+        transaction.marker_writer = self.coordinator.begin_marker(
             Marker.of(self.batch), transaction.producer, rows_before, self.deadline.restarted()
         )
-        return transaction.marking
+        return transaction.marker_writer
 
     def _write_by_executors(self, task: WriteTask) -> list[Report] | None:
         """Let the executors write, and return their reports; None if the rows must be written again.
@@ -288,8 +289,8 @@ class ExecutorsTransport(KafkaTransport):
         """
         rows = self.data.rows
         reports = _written(task, rows)
-        self._silence = self._silence or self.deadline.restarted()
-        if any(report.failed == SILENT for report in reports) and self._silence.has_time():
+        self._retry_until = self._retry_until or self.deadline.restarted()
+        if any(report.failed == SILENT for report in reports) and self._retry_until.has_time():
             return None
         if lacking := [report.error for report in reports if report.failed == LACKING]:
             LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self.store.name, lacking[0])

@@ -97,7 +97,9 @@ class Coordinator:
         )
         return _producer_id(self.retry(lambda: self.ask_once(request, deadline), deadline))
 
-    def marking(self, marker: Marker, producer: ProducerId, rows_before: int, deadline: Deadline) -> PartitionWriter:
+    def begin_marker(
+        self, marker: Marker, producer: ProducerId, rows_before: int, deadline: Deadline
+    ) -> PartitionWriter:
         """Begin to write the marker in a transaction that wrote `rows_before` to its partition; return its writer."""
         self.partitions(self.marker_topic, deadline)  # finds the leader
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
@@ -108,7 +110,7 @@ class Coordinator:
             writer.step()
         return writer
 
-    def marked(self, writer: PartitionWriter, deadline: Deadline) -> None:
+    def await_marker(self, writer: PartitionWriter, deadline: Deadline) -> None:
         """Wait until the marker is acknowledged."""
         with _as_client_errors():
             send(self.cluster, [writer], deadline.seconds, deadline.has_time)

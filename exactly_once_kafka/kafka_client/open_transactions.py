@@ -216,7 +216,7 @@ class OpenTransactionRepair:
             if self.coordinator.retry(is_left, deadline):
                 self.fence(deadline.restarted())
 
-    def ended(
+    def finish_everywhere(
         self,
         producer: ProducerId,
         committed: bool,

@@ -17,13 +17,14 @@ from kafka.errors import (
     LeaderNotAvailableError,
     NoError,
     OutOfOrderSequenceNumberError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.future import Future
 
 from exactly_once_kafka.deadline import SLICE
-from exactly_once_kafka.errors import AbsenceTimer
+from exactly_once_kafka.errors import NOT_ALLOWED, AbsenceTimer
 from exactly_once_kafka.kafka_client.cluster import RETRY, Cluster
 
 IN_FLIGHT = 5
@@ -129,6 +130,8 @@ class PartitionWriter:
             pass  # the one in front of it was refused
         elif error.retriable:
             self._fail(error(f"{self.topic}-{self.partition}: {partition.error_message or error.description}"))
+        elif error is TopicAuthorizationFailedError:
+            raise error(f"{NOT_ALLOWED}WRITE to topic {self.topic!r}")
         elif error not in (NoError, DuplicateSequenceNumberError):
             raise error(f"{self.topic}-{self.partition}: {partition.error_message or error.description}")
 

@@ -338,4 +338,4 @@ def _named(request: RequestHeader) -> Iterator[None]:
         yield
     except Exception as error:
         who = f"{request.kind}, version {request.version}, of {request.client_id or 'a client without a name'}"
-        raise ValueError(f"{who} cannot be read: {error or error!r}") from error
+        raise ValueError(f"{who} cannot be read: {str(error) or repr(error)}") from error

@@ -33,7 +33,7 @@ from labs.evidence.readers.results import CommittedCount, Tail
 from labs.faults.proxy import Proxy
 from labs.judging.engine_session import (
     ANSWERED,
-    PATIENCE,
+    WITHOUT_RESULT,
     EngineSession,
     EngineStopped,
     Standstill,
@@ -186,7 +186,7 @@ def run_engine(
 
     Raises ValueError as `plan`, NotInstalled. If the engine stops, the audit's reason says so.
     """
-    run = run_job(EngineJob(engine), work, workload, plan(workload, kills, seed), None, PATIENCE, say)
+    run = run_job(EngineJob(engine), work, workload, plan(workload, kills, seed), None, WITHOUT_RESULT, say)
     struck = tuple(strike.seconds for strike in run.strikes)
     return EngineRun(
         engine.name, work.exactly_once, struck, tuple(run.recoveries), run.first_result, run.seconds, run.audit

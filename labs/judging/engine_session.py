@@ -23,19 +23,19 @@ from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.replay import close_windows, source_producer
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS, source_value
 
-PATIENCE = 240.0  # seconds without a new result, after which the run fails
+WITHOUT_RESULT = 240.0  # seconds without a new result, after which the run fails
 SOURCE_CLIENT = "labs-source"  # the client id of the producer of the source
 OF_SOURCE: dict[str, str | int] = {"linger.ms": 5, "client.id": SOURCE_CLIENT}  # its settings
 
 
 class EngineStopped(RuntimeError):
-    """An engine ended by itself, or produced no new results for PATIENCE seconds."""
+    """An engine ended by itself, or produced no new results for too long."""
 
 
 class Standstill:
     """The time since the last new result; after `patience` seconds a run fails."""
 
-    def __init__(self, what: str, patience: float = PATIENCE):
+    def __init__(self, what: str, patience: float = WITHOUT_RESULT):
         self._what, self._patience = what, patience
         self._seen, self._since = -1, time.monotonic()
 
@@ -56,7 +56,7 @@ class EngineSession:
 
     tail: Tail
     watcher: Watcher
-    patience = PATIENCE
+    patience = WITHOUT_RESULT
 
     def __init__(self, engine: Engine, work: Work, watched: bool = True, partitions: int = 1):
         for topic in (work.source_topic, work.sink_topic):
@@ -232,7 +232,7 @@ class TransactionStory:
         """Hold requests to end a transaction until one is a commit and read_uncommitted sees `results` results."""
         session, rows_since, began = self._session, 0.0, time.monotonic()
         held, tail, decided = self._hold(proxy), session.tail.distinct, len(session.watcher.distinct)
-        while time.monotonic() - began < PATIENCE:
+        while time.monotonic() - began < WITHOUT_RESULT:
             session.tick()
             if not rows_since and len(tail) > decided:
                 rows_since = time.monotonic()
@@ -248,7 +248,7 @@ class TransactionStory:
             let_go, held = held, self._hold(proxy)
             rows_since, decided = 0.0, len(tail)  # later results are those of the next transaction
             let_go.deliver()
-        raise EngineStopped(f"{session.engine.name} committed no results in a transaction within {PATIENCE:g} s")
+        raise EngineStopped(f"{session.engine.name} committed no results in a transaction within {WITHOUT_RESULT:g} s")
 
     def note_what_the_engine_noted(self) -> None:
         """Tell when the engine last wrote a file in which it notes what is done."""

@@ -18,7 +18,7 @@ from labs.engines.engine import Work
 from labs.equipment.plain_text import one_line
 from labs.equipment.topics import admin, end_offsets
 from labs.evidence.auditor.verdict import Audit
-from labs.evidence.readers.results import PATIENCE, Tail, position, read_to_end, wait_until_decided
+from labs.evidence.readers.results import UNTIL_DECIDED, Tail, position, read_to_end, wait_until_decided
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
 from labs.judging.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
@@ -391,7 +391,7 @@ def run_job(
 def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:
     """Wait until all transactions have ended, and read the sink topic from its beginning to its end."""
     try:
-        decided = wait_until_decided(work.bootstrap_servers, work.sink_topic, PATIENCE)
+        decided = wait_until_decided(work.bootstrap_servers, work.sink_topic, UNTIL_DECIDED)
         records = read_to_end(work.bootstrap_servers, work.sink_topic, "read_committed")
         return Reading([output_of(record) for record in records], watched, decided, error)
     except (KafkaException, TimeoutError) as failed:

@@ -209,9 +209,9 @@ class Copy:
     """`records` records, each of which the job writes unchanged, once, in the order of its source partition.
 
     They are spread evenly over the partitions, and the job may write a record to any partition. The order is judged
-    within each partition of the sink topic. A name is (partition, number from 0). Each partition has `keys` different
-    keys, and up to `size` bytes fill a record. Limitations: keys, headers and timestamps are not judged, so a job may
-    change them.
+    within each partition of the sink topic. A result's name is (partition, number from 0). Each partition has `keys`
+    keys, and a record has up to `size` bytes of filler. Limitations: keys, headers and timestamps are not judged, so a
+    job may change them.
     """
 
     name = "copy"

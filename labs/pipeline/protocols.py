@@ -148,7 +148,7 @@ def noted_before_the_commit(batch: Batch, has_epoch: bool) -> Protocol:
 
 
 def rows_not_counted(batch: Batch, has_epoch: bool) -> Protocol:
-    """Commit without asking whether all rows are acknowledged."""
+    """Commit without asking whether all rows are acknowledged, as executors may report."""
     if not has_epoch:
         yield "fence"
     if is_published((yield "read marker"), batch):

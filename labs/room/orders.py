@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, MID_ROWS
-from labs.room import event_log
+from labs.room import chronicle
 from labs.room.act import Act
 from labs.room.drivers import Driver
 from labs.room.equipment import OK
@@ -289,16 +289,16 @@ class Orders:
         number: int = node
         runs = lambda: equipment.state(number) == "running"  # noqa: E731
         outage = verb in ("kill", "freeze")
-        look = event_log.of_an_outage(session.act, session.drivers, runs) if outage else None
+        look = chronicle.of_an_outage(session.act, session.drivers, runs) if outage else None
         getattr(equipment, verb)(number)
         words = f"broker {number} {BROKER_WORDS[verb]}"
-        look = look or event_log.once(runs, "it answers")
+        look = look or chronicle.once(runs, "it answers")
         session.chronicle.note(f"{verb}-broker", words, look, broker=number)
 
     def _start_driver(self) -> None:
         session = self._session
         driver = session.drivers.start()
-        look = event_log.of_two_drivers(session.act, session.drivers, driver)
+        look = chronicle.of_two_drivers(session.act, session.drivers, driver)
         session.chronicle.note("start-driver", f"driver {driver.number} was started", look)
 
     def _driver(self, verb: str, driver: Driver, at: str) -> None:
@@ -309,15 +309,15 @@ class Orders:
                 freeze_at(at, driver, act, self._lock, self._others)
                 self._say("")
             act.checkpoint.look()
-            look = event_log.after_the_driver(act, driver)
+            look = chronicle.after_the_driver(act, driver)
             session.drivers.kill(driver)
             session.chronicle.note("kill-driver", f"driver {driver.number} was killed{AIMS[at]}", look, at=at)
         elif verb == "freeze":
             driver.freeze()
-            look = event_log.of_the_frozen(act, driver)
+            look = chronicle.of_the_frozen(act, driver)
             session.chronicle.note("freeze-driver", f"driver {driver.number} was frozen", look)
         else:
-            look = event_log.of_the_woken(act, driver)
+            look = chronicle.of_the_woken(act, driver)
             driver.wake()
             session.chronicle.note("wake-driver", f"driver {driver.number} was woken", look)
 
@@ -326,7 +326,7 @@ class Orders:
         executors = sorted(session.executors(), key=lambda each: each.pid)
         if not executors:
             raise NotDone("kill-executor: no executor runs just now")
-        look = event_log.of_the_executor(executors[0].pid, len(executors), lambda: session.executor_ids)
+        look = chronicle.of_the_executor(executors[0].pid, len(executors), lambda: session.executor_ids)
         with contextlib.suppress(psutil.NoSuchProcess):
             executors[0].kill()
         session.chronicle.note("kill-executor", f"one of {len(executors)} executors was killed", look)
@@ -334,19 +334,19 @@ class Orders:
     def _network(self, verb: str) -> None:
         session, network = self._session, self._session.network
         if verb == "cut":
-            look = event_log.of_an_outage(session.act, session.drivers, lambda: not network.is_cut)
+            look = chronicle.of_an_outage(session.act, session.drivers, lambda: not network.is_cut)
             network.cut()
             session.chronicle.note("cut-network", "nothing passes between the clients and the broker", look)
         else:
             network.heal()
             noted = session.act.checkpoint.noted
-            look = event_log.once(lambda: session.act.checkpoint.noted > noted, "a batch is in the checkpoint")
+            look = chronicle.once(lambda: session.act.checkpoint.noted > noted, "a batch is in the checkpoint")
             session.chronicle.note("heal-network", "the network passes data again", look)
 
     def _hold_commit(self) -> None:
         session, network = self._session, self._session.network
         network.hold_commit()
-        look = event_log.of_the_held(session.act, lambda: network.held_epoch)
+        look = chronicle.of_the_held(session.act, lambda: network.held_epoch)
         session.chronicle.note("hold-commit", "the next commit is kept back, and its driver cut off", look)
 
     def _deliver_commit(self) -> None:
@@ -366,7 +366,7 @@ class Orders:
 
     def _delete_checkpoint(self) -> None:
         session = self._session
-        look = event_log.of_the_deleted(session.act, session.drivers)
+        look = chronicle.of_the_deleted(session.act, session.drivers)
         for driver in session.drivers.living:
             session.drivers.kill(driver)
         session.act.checkpoint.forget()

@@ -23,9 +23,9 @@ from labs.evidence.auditor.verdict import Anomaly
 from labs.evidence.readers.results import Watcher
 from labs.pipeline.records import LATENESS_MS, window_start
 from labs.room.act import TRANSACTION_TIMEOUT, Act
+from labs.room.chronicle import Chronicle
 from labs.room.drivers import Drivers
 from labs.room.equipment import RoomEquipment, RoomNetwork
-from labs.room.event_log import Chronicle
 from labs.room.state import STAGE_NAMES, State
 from labs.runs.chaos import LOOK_FOR_TIMEOUTS, judge
 

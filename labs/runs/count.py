@@ -67,8 +67,8 @@ class CountFailed(RuntimeError):
 class OpenLog:
     """A log that has been read up to its first access, if it has one, before Kafka and Spark start.
 
-    If it has one, the log is sorted by event time in a thread, which starts at once and must read all of it. `as_is`
-    keeps its order, and reads it while `accesses` is iterated over. Each access is counted in `expected` as it is read.
+    A thread starts at once, reads all of it and sorts it by event time. With `as_is` the order stays, and the log is
+    read while `accesses` is iterated over. Each access is counted in `expected` as it is read.
     """
 
     def __init__(self, report: LogReport, accesses: Iterator[Access], as_is: bool = False):

@@ -84,6 +84,12 @@ def test_a_copy_in_transactions_is_valid_and_its_control_is_doubled():
     assert found.valid, found
     assert found.control.audit.counts[DOUBLED] > 0
     assert [strike.kind for strike in found.job.strikes] == ["kill"] * 4
+    assert [strike.met.partition(";")[0] for strike in found.job.strikes] == [
+        "killed before an answer",
+        "killed before a write",
+        "killed before the answer to a commit",
+        "killed at the first sight of new results",
+    ]
 
 
 @pytest.mark.long
@@ -127,7 +133,10 @@ def test_faults_of_the_network_leave_a_right_job_valid(monkeypatch):
     found = judge_example("copy_transactional", kills=1, faults=("kill", "cut", "slow", "late-commit"), say=told.append)
     assert found.valid, found
     assert any("of 4,002 results are committed" in line for line in told), told
-    assert {strike.kind for strike in found.job.strikes} == {"kill", "cut", "slow", "late-commit"}
+    met = {strike.kind: strike.met for strike in found.job.strikes}
+    assert met.keys() == {"kill", "cut", "slow", "late-commit"}
+    assert met["slow"] == "an answer came 3 s late"
+    assert met["late-commit"].startswith("the end of a transaction came 3 s late; Kafka's answer: ")
 
 
 @pytest.mark.long

@@ -2,14 +2,13 @@
 
 import pytest
 
-from labs.room import event_log
-from labs.room.event_log import MORE, Chronicle
+from labs.room.chronicle import MORE, Chronicle
 
 
 @pytest.fixture
 def chronicle(monkeypatch):
     """A chronicle in which a second part that does not come at once comes too late."""
-    monkeypatch.setattr(event_log, "SECOND_PART", -1.0)
+    monkeypatch.setattr("labs.room.chronicle.SECOND_PART", -1.0)
     return Chronicle(lambda: 0.0)
 
 

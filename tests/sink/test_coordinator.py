@@ -98,8 +98,8 @@ def test_what_is_written_again_after_an_abort_is_there_once(sink):
     sink.write(first)
     again = sink.end(first, False)
     written = sink.write(again)
-    marking = sink.coordinator.marking(Marker(0, "q", "{}"), again, written[0], Deadline(60))
-    sink.coordinator.marked(marking, Deadline(60))
+    marking = sink.coordinator.begin_marker(Marker(0, "q", "{}"), again, written[0], Deadline(60))
+    sink.coordinator.await_marker(marking, Deadline(60))
     sink.end(again, True)
     assert sink.visible() == [*range(ROWS)]
 

@@ -34,6 +34,19 @@ def test_query_with_state_that_is_crashed_after_each_commit_neither_loses_nor_do
     assert audited(sink).valid, audited(sink)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("point", ["before_commit", "after_commit"])
+def test_writers_may_change_between_two_runs(copy, sink_for, point):
+    to = None
+    for batch, writers in enumerate(WRITERS):
+        sink = sink_for(to=to, writers=writers, driver_rows=0)
+        to = sink.topic
+        with sink.points.armed(Fault(point, batch)), pytest.raises(StreamingQueryException, match="crashed on purpose"):
+            copy(sink)
+    copy(sink_for(to=to))
+    assert copy.published(sink) == list(range(30))
+
+
 def test_mutant_without_marker_doubles_after_a_crash_after_commit(run, sink_for, audited):
     sink = sink_for(NoMarker)
     crash_every_batch(run, sink, "after_commit")

@@ -172,14 +172,14 @@ def test_batch_that_failed_is_begun_as_if_nothing_were_known(copy, sink_for, mon
 
     def fails(rows, batch_id):
         if batch_id == 1:
-            assert not sink.transport.next_batch.to_try  # it has seen a small batch
+            assert not sink.transport.next_batch.first_limit  # it has seen a small batch
             clusters.append(sink.transport.coordinator.cluster)
             monkeypatch.setattr(ExecutorsTransport, "rows", too_slow)
         sink(rows, batch_id)
 
     with pytest.raises(StreamingQueryException, match="too slow"):
         copy(fails)
-    assert sink.transport.next_batch.to_try
+    assert sink.transport.next_batch.first_limit
     assert sink.transport.coordinator.cluster is not clusters.pop()  # it asks the addresses that it was given, too
     monkeypatch.undo()
     copy(sink)

@@ -278,6 +278,14 @@ def test_batch_that_another_driver_commits_meanwhile_is_not_published_again(run,
     assert "fenced" in str(run.attempts[0].error)
 
 
+@pytest.mark.parametrize("writers", WRITERS)
+def test_driver_that_wakes_just_before_it_requests_an_epoch_publishes_nothing_again(run, kafka, writers):
+    wakes = At("before_fence", 5, publish_batch_five_behind_its_back(kafka, run))  # in the run that repeats batch 5
+    verdict = run(Fault("before_rows", 5), wakes, writers=writers, driver_rows=0)
+    assert verdict.valid, verdict
+    assert len(run.attempts) == 2
+
+
 def test_mutant_that_reads_the_marker_before_its_epoch_publishes_it_again(run, kafka):
     publish = publish_batch_five_behind_its_back(kafka, run)
     verdict = run(At("before_fence", 5, publish), sink=MarkerBeforeEpoch)

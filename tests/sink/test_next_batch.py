@@ -9,13 +9,13 @@ from exactly_once_kafka.executors.transport import FIRST_FEW, NextBatch
 def after(*batches, few=100):
     next_batch = NextBatch(few)
     for rows, size in batches:
-        next_batch.comes_after(rows, size)
+        next_batch.note(rows, size)
     return next_batch
 
 
 @pytest.mark.parametrize(("few", "tried"), [(0, 0), (100, 100), (FIRST_FEW + 1, FIRST_FEW), (-1, -1)])
 def test_first_batch_is_tried_up_to_the_smaller_bound(few, tried):
-    assert after(few=few).to_try == tried
+    assert after(few=few).first_limit == tried
     assert not after(few=few).is_for_driver
 
 
@@ -37,7 +37,7 @@ def test_first_batch_is_tried_up_to_the_smaller_bound(few, tried):
 def test_driver_writes_unless_the_last_two_batches_with_rows_were_large(batches, for_driver):
     next_batch = after(*batches)
     assert next_batch.is_for_driver == for_driver
-    assert next_batch.to_try == 0
+    assert next_batch.first_limit == 0
 
 
 def test_executors_write_everything_if_no_batch_is_small():

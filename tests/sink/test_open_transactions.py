@@ -178,7 +178,7 @@ def test_who_takes_over_ends_them_as_the_transaction_was(producer, committed):
 def test_who_goes_on_ends_them_as_the_transaction_was(producer, committed):
     first, following = producer.leave_open(committed)
     wrote = [(producer.name, partition) for partition in range(PARTITIONS)] if committed else None
-    producer.go_on(producer.repair.ended(first, committed, following, Deadline(60), wrote), not committed)
+    producer.go_on(producer.repair.finish_everywhere(first, committed, following, Deadline(60), wrote), not committed)
     eventually(lambda: producer.visible() == expected(committed), timeout=20)
 
 
@@ -225,7 +225,7 @@ def test_a_topic_that_was_deleted_since_is_not_waited_for(producer, itself):
     with admin(producer.servers) as client:
         client.delete_topics([gone])
     wrote = [(producer.name, 0), (gone, 0)]
-    assert producer.repair.ended(first, True, following, Deadline(20), wrote, itself) == following
+    assert producer.repair.finish_everywhere(first, True, following, Deadline(20), wrote, itself) == following
 
 
 @FATES
@@ -252,7 +252,7 @@ def test_partition_that_nobody_leads_is_passed_over_if_rows_name_their_topics_un
     producer.leaderless.begin()
     following = producer.end(first, True)
     with pytest.raises(KafkaException, match="no leader for"):
-        producer.repair.ended(first, True, following, Deadline(5), wrote)
+        producer.repair.finish_everywhere(first, True, following, Deadline(5), wrote)
     producer.fence(seconds=30)
     producer.leaderless.end()
     assert producer.visible()["first"] < ROWS, "what is open in that partition was not ended"
@@ -357,6 +357,22 @@ def test_a_marker_that_is_committed_where_nobody_leads_is_found(query, again):
         query.run(2)
     query.run(3)
     assert query.audit().valid, query.audit()
+
+
+def test_query_is_refused_if_nobody_knows_any_more_how_they_were_to_end(query):
+    def end() -> None:
+        query.leaderless.end()
+        fail()
+
+    query.strikes[BEFORE_COMMIT, 1] = query.leaderless.begin
+    query.strikes[AFTER_COMMIT, 1] = end
+    with pytest.raises(StreamingQueryException):
+        query.run(2)
+    coordinator = Coordinator(query.name, {"bootstrap_servers": query.servers}, f"{query.name}-marker", 60_000)
+    coordinator.retry(lambda: coordinator.fence_once(Deadline(60)), Deadline(60))
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="SinkRefused"):
+            query.run(3)
 
 
 def test_rows_that_are_aborted_where_nobody_leads_do_not_come_with_the_next_batch(query):

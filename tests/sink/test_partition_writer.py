@@ -57,7 +57,7 @@ def test_rows_that_took_long_to_compute_are_not_taken_for_a_silent_kafka(transac
 @pytest.mark.long
 def test_an_answer_that_came_while_something_else_was_waited_for_is_taken_at_once(transaction):
     coordinator, producer = transaction
-    writer = coordinator.marking(Marker(0, "query", "{}"), producer, 0, Deadline(60))
+    writer = coordinator.begin_marker(Marker(0, "query", "{}"), producer, 0, Deadline(60))
     assert writer.idle > 0
     while not writer._answers[0].is_done:
         coordinator.cluster.wait(writer.idle)

@@ -28,14 +28,18 @@ from tests.sink.test_tokens import Provider, unsigned
 
 pytestmark = pytest.mark.long
 
-ALLOWED = {  # to do everything that the sink needs, as docs/outgrowing-one-machine.md has it: nothing with a group
-    "write": (ResourceType.TOPIC, "results", AclOperation.WRITE),
-    "marker": (ResourceType.TOPIC, "{user}-marker", AclOperation.ALL),
-    "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", AclOperation.WRITE),
+# What docs/outgrowing-one-machine.md lists for the sink: nothing with a group. Who may write or read may also describe.
+READ, WRITE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE
+ALLOWED = {
+    "read": (ResourceType.TOPIC, "results", [READ]),
+    "write": (ResourceType.TOPIC, "results", [WRITE]),
+    "marker": (ResourceType.TOPIC, "{user}-marker", [WRITE, READ, AclOperation.DESCRIBE_CONFIGS, CREATE]),
+    "transaction": (ResourceType.TRANSACTIONAL_ID, "{user}", [WRITE]),
 }
 WITHOUT = ("without-write", "without-marker", "without-transaction")
-LACKS = {user: user.removeprefix("without-") for user in WITHOUT}
-USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc", "blind") for writers in WRITERS)]
+BLIND = [f"blind-{writers}" for writers in WRITERS]
+LACKS = {user: user.removeprefix("without-") for user in WITHOUT} | dict.fromkeys(BLIND, "read")
+USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc") for writers in WRITERS)]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -84,7 +88,8 @@ def guarded():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login})
         for made in admin.create_topics([NewTopic("results", 1, 1)]).values():
             made.result(30)
-        grants = [_grant(user, *ALLOWED[what]) for user in USERS for what in ALLOWED if what != LACKS.get(user)]
+        allowed = [(user, ALLOWED[what]) for user in USERS for what in ALLOWED if what != LACKS.get(user)]
+        grants = [_grant(user, kind, name, each) for user, (kind, name, operations) in allowed for each in operations]
         for granted in admin.create_acls(grants).values():
             granted.result(30)
         # What the controller has granted, the broker learns a moment later.

@@ -55,16 +55,16 @@ class Anew:
         eventually(lambda: self._topic in self._admin.list_topics(timeout=5).topics)
 
 
-@pytest.mark.parametrize("driver_rows", [0, 20_000], ids=["by the executors", "by the driver"])
+@pytest.mark.parametrize(
+    "options",
+    [{"writers": "driver"}, {"writers": "executors", "driver_rows": 0}, {"writers": "executors"}],
+    ids=["by librdkafka", "by the executors", "few rows by the driver"],
+)
 @pytest.mark.parametrize("point", ["before_rows", "mid_rows"])
-def test_topic_with_fewer_partitions_is_noticed_and_a_restart_goes_on(
-    broker, topic, sink_for, copy, driver_rows, point
-):
+def test_topic_with_fewer_partitions_is_noticed_and_a_restart_goes_on(broker, topic, sink_for, copy, options, point):
     to = topic(partitions=6)
     anew = Anew(broker.bootstrap_servers, to, point, partitions=2)
-    sink = sink_for(
-        to=to, writers="executors", driver_rows=driver_rows, points=anew, transaction_timeout_ms=1000 * TIMEOUT
-    )
+    sink = sink_for(to=to, points=anew, transaction_timeout_ms=1000 * TIMEOUT, **options)
     said = f"BatchFailed {to}"  # it need not fail
     try:
         copy(sink)

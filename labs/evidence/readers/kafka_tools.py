@@ -199,6 +199,6 @@ def describe_group(bootstrap_servers: str, group: str) -> pandas.DataFrame:
     rows = [line.split()[: len(COLUMNS)] for line in ran.stdout.splitlines() if line.startswith(f"{group} ")]
     if not rows:
         said = (ran.stderr or ran.stdout).strip().splitlines()[-1:] or ["the tool printed nothing"]
-        raise GroupUnknown(f"there is no committed offset of a group {group!r}: {said[0]}")
+        raise GroupUnknown(f"group {group!r} has no committed offset: {said[0]}")
     numbers = {name: int for name in COLUMNS[2:]}
     return pandas.DataFrame(rows, columns=list(COLUMNS)).astype(numbers).set_index("group")

@@ -54,13 +54,13 @@ def in_batches(consumer: Consumer, size: int, patience: float = SILENCE) -> Iter
 
 
 # The lab's transactions time out after 60 s; every 10 s brokers look for those that did.
-PATIENCE = 90.0  # seconds
+UNTIL_DECIDED = 90.0  # seconds
 ANSWER = 10.0  # seconds for one answer of Kafka
 BETWEEN = 0.02  # seconds
 SENTINEL = b"sentinel"  # the key of a record that is no result and was written last of all
 
 
-def wait_until_decided(bootstrap_servers: str, topic: str, patience: float = PATIENCE) -> dict[int, bool]:
+def wait_until_decided(bootstrap_servers: str, topic: str, patience: float = UNTIL_DECIDED) -> dict[int, bool]:
     """Wait until every transaction that has written to the topic by now has ended, and readers see it.
 
     Return partition -> whether that is so; False where a transaction is still open after `patience` seconds.
@@ -118,7 +118,7 @@ def read_results(
     topic: str = SINK_TOPIC,
     isolation_level: str = "read_committed",
     timeout: float = 60,
-    patience: float = PATIENCE,
+    patience: float = UNTIL_DECIDED,
 ) -> Reading:
     """Wait until every transaction in the topic has ended; then return every result, by partition and offset.
 
@@ -312,7 +312,7 @@ class Watcher:
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self._thread.start()
 
-    def stop(self, timeout: float = 60, patience: float = PATIENCE) -> Reading:
+    def stop(self, timeout: float = 60, patience: float = UNTIL_DECIDED) -> Reading:
         """Wait until every transaction has ended, read to the end, and return all that was ever seen.
 
         It waits `patience` seconds for a hanging transaction. Raises TimeoutError, and ValueError for a record

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache, partial
 from ipaddress import ip_address
 
-from labs.pipeline.log.log_lines import MAX_LINE, check_each_once, check_readable, whole_lines
+from labs.pipeline.log.log_files import MAX_LINE, check_each_once, check_readable, whole_lines
 from labs.pipeline.log.log_report import BadLine, LogReport, printable_name
 from labs.pipeline.records import LATEST_ACCESS_MS
 

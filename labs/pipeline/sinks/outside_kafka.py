@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from exactly_once_kafka.batch_sink import BatchSink
 from exactly_once_kafka.kafka_rows import BatchRows, check_columns, kafka_rows
 from exactly_once_kafka.protocol import Batch
-from exactly_once_kafka.transport import Transport, drain
+from exactly_once_kafka.transport import Transport, execute_and_discard
 
 Value = TypeVar("Value")
 
@@ -42,7 +42,7 @@ class SinkOutsideKafka(BatchSink):
         with self._busy:
             batch = self.batch_of(rows, batch_id)
             with self.turn(batch, rows):
-                self.publish_values(batch, values_of(rows), lambda: drain(rows))
+                self.publish_values(batch, values_of(rows), lambda: execute_and_discard(rows))
 
     def publish_values(self, batch: Batch, values: Iterable[str], execute: Callable[[], object]) -> None:
         """Publish the values as that batch; if it is published already, `execute` its plan.

@@ -5,7 +5,7 @@ from datetime import UTC, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 from labs.pipeline.log.access_log import parse_line
-from labs.pipeline.log.log_lines import MAX_LINE
+from labs.pipeline.log.log_files import MAX_LINE
 from labs.pipeline.log.log_report import BadLine
 
 COMMON = b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 2326'

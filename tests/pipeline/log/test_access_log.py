@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from labs.pipeline.log.access_log import parse_line, read_access_log
-from labs.pipeline.log.log_lines import MAX_LINE, LogUnreadable
+from labs.pipeline.log.log_files import MAX_LINE, LogUnreadable
 from labs.pipeline.log.log_report import BadLine, LogReport
 from labs.pipeline.records import LATEST_ACCESS_MS
 from tests.pipeline.log.lines import (

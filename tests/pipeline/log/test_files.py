@@ -17,9 +17,9 @@ import zipfile
 
 import pytest
 
-from labs.pipeline.log import log_lines
+from labs.pipeline.log import log_files
 from labs.pipeline.log.access_log import read_access_log
-from labs.pipeline.log.log_lines import LogUnreadable
+from labs.pipeline.log.log_files import LogUnreadable
 from labs.pipeline.log.log_report import WANTED, LogReport, NotALog
 from tests.pipeline.log.lines import COMBINED, COMMON, MILLIS
 
@@ -84,7 +84,7 @@ def test_a_file_of_another_kind_is_named_among_others_and_says_how_to_read_it(tm
 
 
 def test_every_kind_says_what_is_wanted():
-    assert {name for _, name in log_lines._BEGINNINGS} | {"tar archive"} <= WANTED.keys()
+    assert {name for _, name in log_files._BEGINNINGS} | {"tar archive"} <= WANTED.keys()
 
 
 def test_a_file_of_which_nothing_is_understood_does_not_hide_behind_others(tmp_path):
