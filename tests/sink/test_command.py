@@ -6,7 +6,7 @@ import json
 import uuid
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from exactly_once_kafka import __main__ as command
 from exactly_once_kafka.__main__ import main
@@ -114,6 +114,17 @@ def test_batch_that_is_committed_between_the_look_and_the_fence_is_not_adopted_a
     code, _, error = sink("adopt", "--batch", "41", "--query-id", "a-query")
     assert (code, "publish again what the topic holds up to batch 42" in error) == (1, True), error
     assert sink.store.read(Deadline(30)) == Marker(42, "a-query", ADOPTED)
+
+
+def test_batch_whose_commit_comes_after_an_operator_has_set_the_marker_is_aborted(sink, broker):
+    assert sink("adopt", "--batch", "41", "--query-id", "a-query")[0] == 0
+    driver = PendingProducer(producer_settings(sink.store.name, broker.bootstrap_servers, {})).take(Deadline(30))
+    driver.begin_transaction()
+    sink.store.send(Marker(42, "a-query", ADOPTED), driver, Deadline(30))
+    assert sink("adopt", "--batch", "41", "--query-id", "a-query")[0] == 0
+    with pytest.raises(KafkaException, match=r"FENCED|EPOCH"):
+        commit(driver, Deadline(30))
+    assert sink.store.read(Deadline(30)) == Marker(41, "a-query", ADOPTED)
 
 
 @pytest.mark.long

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.executors.report import missing_in
 from exactly_once_kafka.executors.transport import ExecutorsTransport
@@ -32,17 +34,30 @@ sys.meta_path.insert(0, MissingDependency())
 """
 
 
-@pytest.fixture
-def folder(spark, tmp_path, monkeypatch):
-    """The folder of a Python that lacks the library, which Spark starts."""
-    (folder := tmp_path / "lacking").mkdir()
-    (folder / "sitecustomize.py").write_text(MISSING.format(folder=str(folder)))
-    (folder / "held").touch()
+# Python reaches nobody: kafka-python connects in this way, and Spark itself connects to Python.
+UNREACHABLE = """
+import errno, socket
+socket.socket.connect_ex = lambda self, address: errno.EHOSTUNREACH
+"""
+
+
+def start_python_with(spark, folder, customized):
+    """Let Spark start a Python that executes these lines first."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(customized)
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
-    return folder
+    return patch.object(spark.sparkContext, "pythonExec", str(python))
+
+
+@pytest.fixture
+def folder(spark, tmp_path):
+    """The folder of a Python that lacks the library, which Spark starts."""
+    folder = tmp_path / "lacking"
+    with start_python_with(spark, folder, MISSING.format(folder=str(folder))):
+        (folder / "held").touch()
+        yield folder
 
 
 @pytest.fixture
@@ -101,6 +116,19 @@ def test_driver_writes_where_executors_lack_a_file_of_the_connection(spark, brok
     assert len(tried) == 1
     said = "executors cannot: file /nowhere/ca.pem does not exist, or cannot be read"
     assert any(said in message for message in caplog.messages)
+
+
+@pytest.mark.long
+def test_batch_fails_where_executors_do_not_reach_kafka_and_is_repeated_where_they_do(spark, broker, tmp_path):
+    copy = Copy(spark, broker.bootstrap_servers, 2, columns=[])
+    with (
+        start_python_with(spark, tmp_path / "alone", UNREACHABLE),
+        pytest.raises(StreamingQueryException, match="BatchFailed"),
+    ):
+        copy.once(copy.sink(transaction_timeout_ms=5000))
+    assert copy.published() == []
+    copy.once(copy.sink())
+    assert copy.published() == ALL
 
 
 def test_missing_module_of_somebody_elses_is_not_taken_for_the_librarys():
