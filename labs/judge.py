@@ -22,8 +22,8 @@ from labs.equipment.broker import require_asserts
 from labs.equipment.child_process import temporary_directory
 from labs.equipment.topics import KafkaUnreachable, TopicRefused, remove_topics
 from labs.faults.proxy import Proxy, proxied_broker
-from labs.judging.job import Job
 from labs.judging.job_session import JobRun, run_job
+from labs.judging.judged_job import Job
 from labs.judging.judgement import Judgement
 from labs.judging.strikes import KINDS, check_rate, draw, kinds_of
 from labs.judging.workloads import KILLS, workload_called

@@ -67,11 +67,11 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.pipeline.log.replay import close_windows, replay
     from labs.pipeline.query.ip_count import accepts, count_ips, parse_records, read_source, start_query
     from labs.pipeline.query.offset_reporter import OffsetReporter
-    from labs.pipeline.real_time import RealTimeKafkaSink, report_each
     from labs.pipeline.records import SINK_TOPIC, SOURCE_TOPIC
     from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
     from labs.pipeline.sinks.database_sink import DatabaseSink
     from labs.pipeline.sinks.file_sink import FileSink
+    from labs.pipeline.sinks.real_time_sink import RealTimeKafkaSink, report_each
     from labs.pipeline.two_phase.coordinator import DecisionLog
     from labs.pipeline.two_phase.end_transaction import finish, lingering, transaction_coordinator
     from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
@@ -93,8 +93,8 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.schedules.model.stages import MODELS
     from labs.schedules.pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
     from labs.schedules.recorder import Recorder
-    from labs.schedules.replay.bench import replay_bench
-    from labs.schedules.replay.replay import replay_on_kafka
+    from labs.schedules.replay.counterexample import replay_on_kafka
+    from labs.schedules.replay.replay_bench import replay_bench
     from labs.schedules.schedule import Event
     from labs.schedules.timeline.timeline import timeline
 

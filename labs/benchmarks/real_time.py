@@ -26,8 +26,8 @@ from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
 from labs.equipment.waiting import eventually
 from labs.pipeline.query.ip_count import read_source
-from labs.pipeline.real_time import RealTimeKafkaSink, start_real_time, start_sparks_own
 from labs.pipeline.records import SOURCE_TOPIC
+from labs.pipeline.sinks.real_time_sink import RealTimeKafkaSink, start_real_time, start_sparks_own
 
 RATE = 100  # records per second
 EPOCH = "5 seconds"  # the shortest that Spark allows unless told otherwise

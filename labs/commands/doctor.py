@@ -7,8 +7,8 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable
 
-from labs.equipment.check import Check
 from labs.equipment.foreign_packages import foreign_packages
+from labs.equipment.machine_checks import Check
 
 EXAMPLES = """\
 examples:

@@ -160,7 +160,7 @@ def _walk_the_sink(walks: int) -> int:
     from labs.commands.console import bench_progress, plain_console
     from labs.equipment.spark import spark_session
     from labs.schedules.conformance import conforms, walk
-    from labs.schedules.replay.bench import replay_bench
+    from labs.schedules.replay.replay_bench import replay_bench
 
     failed = steps = 0
     spark = spark_session()
@@ -178,7 +178,7 @@ def _walk_the_sink(walks: int) -> int:
 
 def _replay_all(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing: Path | None) -> int:
     """Carry out the schedules, and print which are only modelled; return 1 if Kafka disagrees with any, else 0."""
-    from labs.schedules.replay.replay import can_be_replayed
+    from labs.schedules.replay.counterexample import can_be_replayed
 
     print(f"\n{'on the real Kafka':<31} {'the model':<13} {'the auditor':<31} {'agreed':>10}")
     played = [(stage, schedule) for stage, schedule in schedules if can_be_replayed(stage)]
@@ -193,8 +193,8 @@ def _replay_each(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing:
     """Return how often Kafka disagreed."""
     from labs.commands.console import bench_progress, plain_console
     from labs.schedules.diagram import draw
-    from labs.schedules.replay.bench import replay_bench
-    from labs.schedules.replay.replay import replay_on_kafka
+    from labs.schedules.replay.counterexample import replay_on_kafka
+    from labs.schedules.replay.replay_bench import replay_bench
 
     disagreed = 0
     with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:

@@ -94,7 +94,7 @@ def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, l
         yield "replays", [*python, "labs", "model", "--replay", "--times", "10"]
         yield "walks", [*python, "labs", "model", "--walks", str(arguments.walks)]
     if arguments.kills:
-        yield "real-time", [*python, "labs.runs.real_time", "--kills", str(arguments.kills)]
+        yield "real-time", [*python, "labs.runs.real_time_kills", "--kills", str(arguments.kills)]
     if arguments.variants:
         yield "variants", ["make", "tests", "TESTS=-m long"]
     for n in range(1, arguments.repeats + 1):

@@ -25,10 +25,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from jgo.constants import default_jgo_cache, default_maven_repo
 
 from labs.equipment.broker import open_broker
-from labs.equipment.check import Check, CheckFailed, Step, follow
 from labs.equipment.foreign_packages import foreign_packages
 from labs.equipment.jars import all_jars, connector_jars
 from labs.equipment.java import REPEAT, find_java, innermost_cause, lab_cache
+from labs.equipment.machine_checks import Check, CheckFailed, Step, follow
 from labs.equipment.ports import free_ports
 from labs.equipment.spark import SparkError, given_up_after, spark_session
 from labs.equipment.topics import create_topic, remove_topics

@@ -40,8 +40,8 @@ from labs.judging.engine_session import (
     Step,
     TransactionStory,
 )
-from labs.judging.job import Job
 from labs.judging.job_session import run_job
+from labs.judging.judged_job import Job
 from labs.judging.strikes import STEADY_SECONDS, Aim, draw, halves, slices
 from labs.judging.workloads import Count
 from labs.pipeline.log.access_log import Access

@@ -22,7 +22,7 @@ from labs.evidence.readers.results import UNTIL_DECIDED, Tail, position, read_to
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
 from labs.judging.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
-from labs.judging.job import Job, RunningJob
+from labs.judging.judged_job import Job, RunningJob
 from labs.judging.strikes import ANSWER, COMMIT, STEADY_SECONDS, WRITE, Aim, Strike, halves, slices
 from labs.judging.workloads import Input, Output, Reading, Workload
 

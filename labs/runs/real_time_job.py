@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 from labs.equipment.spark import spark_session
 from labs.faults.fault import JOB_MARK, TaskFaults
 from labs.pipeline.query.ip_count import read_source
-from labs.pipeline.real_time import (
+from labs.pipeline.sinks.real_time_sink import (
     SHORTEST,
     RealTimeKafkaSink,
     Rule,

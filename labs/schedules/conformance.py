@@ -28,11 +28,11 @@ from labs.pipeline.records import WINDOW_MS, result_value
 from labs.schedules.model.checker import with_sight
 from labs.schedules.model.stage import Stage
 from labs.schedules.model.state import State
-from labs.schedules.replay.bench import CannotPlay, ReplayBench
+from labs.schedules.replay.counterexample import differences
 from labs.schedules.replay.driver import DONE, Driver
 from labs.schedules.replay.gates import Ended, GatedTransport, Gates, SmallCheckpoint, planned_batches, serve
 from labs.schedules.replay.player import Player
-from labs.schedules.replay.replay import differences
+from labs.schedules.replay.replay_bench import CannotPlay, ReplayBench
 from labs.schedules.schedule import Event, Schedule, compact
 
 # One row in each batch, so that a request has one row. No transaction times out here: that would take seconds.

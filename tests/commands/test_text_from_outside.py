@@ -13,7 +13,7 @@ import pytest
 from labs.commands import chaos, count, doctor
 from labs.commands.console import plain_console
 from labs.commands.main import main
-from labs.equipment.check import Check
+from labs.equipment.machine_checks import Check
 from labs.equipment.plain_text import first_line, one_line
 from labs.evidence.auditor.audit import Result, audit
 from labs.exercises.checker.check import find_exercise

@@ -65,7 +65,7 @@ def test_every_process_of_the_labs_gets_its_environment_there():
         if "**os.environ" in (text := file.read_text()) or "dict(os.environ)" in text or "os.environ.items()" in text
     ]
     own = ["labs/equipment/child_process.py", "labs/equipment/spark.py"]
-    assert sorted(handed_on) == [*own, "labs/judging/job.py"]
+    assert sorted(handed_on) == [*own, "labs/judging/judged_job.py"]
 
 
 @pytest.mark.parametrize("named", ["", "relative", "missing/home"])

@@ -8,8 +8,8 @@ import pytest
 
 from labs.commands.main import main
 from labs.equipment import doctor, jars
-from labs.equipment.check import Check, CheckFailed, Step, follow
 from labs.equipment.doctor import GIB, checks
+from labs.equipment.machine_checks import Check, CheckFailed, Step, follow
 from labs.equipment.topics import admin
 
 NAMES = ["Python", "User", "Packages", "Java", "Jars", "Connector", "Ports", "Memory", "Disk", "Broker", "Spark"]

@@ -29,9 +29,9 @@ from labs.exercises.checker.student_module import Unusable, solution_of
 from labs.schedules.conformance import played, walk
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stage import Stage
-from labs.schedules.replay.bench import replay_bench
+from labs.schedules.replay.counterexample import replay_on_kafka
 from labs.schedules.replay.player import Player
-from labs.schedules.replay.replay import replay_on_kafka
+from labs.schedules.replay.replay_bench import replay_bench
 
 WRONG = Path(__file__).parent / "wrong"
 BROKEN_BY_INTERLEAVING = (

@@ -12,8 +12,8 @@ from labs.equipment.child_process import ending_of
 from labs.evidence.auditor.verdict import Verdict
 from labs.judge import judge
 from labs.judging.engine_session import EngineStopped
-from labs.judging.job import last_message
 from labs.judging.job_session import Endings, JobRun
+from labs.judging.judged_job import last_message
 from labs.judging.judgement import CONTROL_LOST, NO_CONTROL, PROVES_NOTHING, Judgement, html, junit
 from labs.judging.strikes import ANSWER, COMMIT, KINDS, WRITE, Strike, check_rate, draw, halves, slices
 from labs.judging.workloads import Copy, Output, Reading, workload_called

@@ -14,7 +14,7 @@ from labs.runs.attack.sinks import SINKS, source_of, wrong_sink
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stage import Stage
 from labs.schedules.model.stages import MODELS
-from labs.schedules.replay.bench import CannotPlay, replay_bench
+from labs.schedules.replay.replay_bench import CannotPlay, replay_bench
 from labs.schedules.schedule import HELD, Event, Schedule, ScheduleError
 
 KINDS = {sink.name: sink.stage for sink in SINKS}

@@ -17,7 +17,7 @@ from labs.pipeline.protocols import marker_ignored
 from labs.schedules.conformance import WALKED, Walk, conforms, walk
 from labs.schedules.model.checker import explore
 from labs.schedules.model.state import Marker
-from labs.schedules.replay.bench import replay_bench
+from labs.schedules.replay.replay_bench import replay_bench
 from labs.schedules.schedule import Event, Schedule
 
 WALKS = range(1, 7)

@@ -10,9 +10,9 @@ from labs.evidence.auditor.audit import audit
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stage import Stage
 from labs.schedules.model.stages import MODELS
-from labs.schedules.replay.bench import CannotPlay, replay_bench
+from labs.schedules.replay.counterexample import Replayed, can_be_replayed, replay_on_kafka
 from labs.schedules.replay.player import Player
-from labs.schedules.replay.replay import Replayed, can_be_replayed, replay_on_kafka
+from labs.schedules.replay.replay_bench import CannotPlay, replay_bench
 from labs.schedules.schedule import HELD, Event, Schedule
 from tests.schedules.changed import changed
 from tests.schedules.test_by_executors import STATES

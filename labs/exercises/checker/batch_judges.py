@@ -26,9 +26,9 @@ from labs.schedules.model.checker import Explored, explore, with_sight
 from labs.schedules.model.stage import Stage
 from labs.schedules.model.stages import OLD_CHECKPOINT
 from labs.schedules.model.state import State
-from labs.schedules.replay.bench import CannotPlay, ReplayBench, replay_bench
+from labs.schedules.replay.counterexample import replay_on_kafka
 from labs.schedules.replay.player import Player
-from labs.schedules.replay.replay import replay_on_kafka
+from labs.schedules.replay.replay_bench import CannotPlay, ReplayBench, replay_bench
 from labs.schedules.schedule import Event, Schedule, compact
 from labs.schedules.svg import Drawing
 

@@ -19,10 +19,10 @@ from labs.evidence.readers.results import read_visible
 from labs.runs.attack.language import AT_THE_END, Moment, Order, check_possible
 from labs.schedules.model.checker import explore
 from labs.schedules.model.stage import Stage
-from labs.schedules.replay.bench import CannotPlay, ReplayBench
+from labs.schedules.replay.counterexample import judge, keys
 from labs.schedules.replay.driver import Step
 from labs.schedules.replay.player import Player
-from labs.schedules.replay.replay import judge, keys
+from labs.schedules.replay.replay_bench import CannotPlay, ReplayBench
 from labs.schedules.schedule import HELD, Event, Schedule
 
 

@@ -30,9 +30,9 @@ from labs.faults.proxy import HeldRequest, Passage, Proxy, Request
 from labs.pipeline.records import WINDOW_MS, result_value
 from labs.schedules.model.stage import Stage
 from labs.schedules.recorder import Recorder
-from labs.schedules.replay.bench import LATE, NEVER_LATE, PATIENCE, CannotPlay, ReplayBench, last_marker
 from labs.schedules.replay.driver import DONE, Driver, PlayedDriver, Step
 from labs.schedules.replay.gates import SmallCheckpoint, name_of
+from labs.schedules.replay.replay_bench import LATE, NEVER_LATE, PATIENCE, CannotPlay, ReplayBench, last_marker
 from labs.schedules.schedule import HELD, Event, Schedule
 
 OPEN_FOR_EVER = 5.0  # seconds after which an open transaction counts as one that nobody will end

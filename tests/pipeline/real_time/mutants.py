@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.pipeline.real_time import Place
+from labs.pipeline.sinks.real_time_sink import Place
 
 
 def no_marker(row: Place, marker: Place | None) -> bool:

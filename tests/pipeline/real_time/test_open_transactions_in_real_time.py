@@ -9,7 +9,7 @@ import pytest
 
 from exactly_once_kafka.deadline import Deadline
 from labs.equipment.broker import Broker
-from labs.pipeline.real_time import (
+from labs.pipeline.sinks.real_time_sink import (
     Place,
     PlacedRow,
     Publisher,

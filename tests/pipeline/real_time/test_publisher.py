@@ -14,7 +14,7 @@ from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import FENCED, SinkRefused
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.waiting import eventually
-from labs.pipeline.real_time import (
+from labs.pipeline.sinks.real_time_sink import (
     MARKER_TOPICS,
     Place,
     PlacedRow,

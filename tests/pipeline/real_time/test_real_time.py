@@ -16,7 +16,7 @@ from labs.equipment.topics import remove_topics
 from labs.equipment.waiting import eventually
 from labs.faults.fault import TaskFaults
 from labs.pipeline.query.ip_count import read_source
-from labs.pipeline.real_time import (
+from labs.pipeline.sinks.real_time_sink import (
     REAL_TIME_POINTS,
     SHORTEST,
     RealTimeKafkaSink,
@@ -25,7 +25,7 @@ from labs.pipeline.real_time import (
     real_time_writer,
     start_real_time,
 )
-from labs.runs.real_time import PATIENCE, RealTimeTrial, kill_at, kill_control
+from labs.runs.real_time_kills import PATIENCE, RealTimeTrial, kill_at, kill_control
 from tests.pipeline.real_time import mutants
 from tests.pipeline.real_time.mutants import by_epochs, by_offsets, no_marker
 from tests.sink.conftest import numbers_in, topic_of_numbers

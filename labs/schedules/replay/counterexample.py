@@ -17,8 +17,8 @@ from labs.pipeline.records import WINDOW_MS
 from labs.schedules.model.executors import ByExecutors
 from labs.schedules.model.stage import Stage
 from labs.schedules.model.stages import DownstreamStage, TwoPhaseStage
-from labs.schedules.replay.bench import ReplayBench
 from labs.schedules.replay.player import BasePlayer, DownstreamPlayer, Player, TwoPhasePlayer
+from labs.schedules.replay.replay_bench import ReplayBench
 from labs.schedules.schedule import Event, Schedule
 
 # The model's anomaly -> the auditor's. If no driver gets further ("stuck"), the remaining records are lost, or hidden

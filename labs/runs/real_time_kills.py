@@ -1,6 +1,6 @@
 """Kill a query in Real-Time Mode at every point of its sink, and Spark's own sink anywhere, and audit both.
 
-`python -m labs.runs.real_time --kills 30` takes a quarter of an hour: one line of JSON for each point as it is known.
+`python -m labs.runs.real_time_kills --kills 30` takes a quarter of an hour; one line of JSON for each point.
 
 The source gets records that are all different, at a steady rate. Most kills end the Python worker, which writes, and so
 the query, which is restarted in the same session. Some kill the whole job, Python and JVM, while its workers still run.
@@ -33,8 +33,8 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.readers.results import read_results
 from labs.faults.fault import TaskFaults
-from labs.pipeline.real_time import REAL_TIME_POINTS, Rule, by_place
 from labs.pipeline.records import source_value
+from labs.pipeline.sinks.real_time_sink import REAL_TIME_POINTS, Rule, by_place
 from labs.runs.real_time_job import RealTimeJob
 
 PARTITIONS = 2
@@ -244,7 +244,7 @@ def kill_all(servers: str, kills: int, jobs: int, points: Sequence[str] = REAL_T
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m labs.runs.real_time", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m labs.runs.real_time_kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=30, help="at each point (default: %(default)s)")
     parser.add_argument(
         "--jobs", type=int, default=2, help="how many of these kill the whole job (default: %(default)s)"
