@@ -74,8 +74,7 @@ class DriverTransport(KafkaTransport):
     def _new_producer(self, abort: bool) -> PendingProducer:
         """Create a producer in the background. `abort`: first abort a transaction that is still open.
 
-        When it gives an epoch, Kafka forgets how the last transaction ended. So rows of it that Kafka left open are
-        ended before.
+        With a new epoch Kafka forgets how the last transaction ended. So rows that Kafka left open are ended before.
         """
         retired, self._producer = self._producer, None
         if self._repair is None:
