@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, NamedTuple, Protocol
@@ -33,7 +33,7 @@ from labs.pipeline.records import (
     source_value,
 )
 
-Name = Hashable  # of an expected result
+Name = tuple[Any, ...]  # of an expected result
 SHOWN = 60  # characters of a record that a sentence shows
 
 # What these mean without the micro-batches of the lab's own pipeline.
@@ -124,7 +124,7 @@ def audit_names(
     for name, copies in found.items():
         if len(copies) > 1:
             tally.add(Anomaly.DUPLICATE, _copies_in_words, describe(name), copies, times=len(copies) - 1)
-    missing = sorted(names - found.keys(), key=str)
+    missing = sorted(names - found.keys())
     for name in missing if complete else ():
         tally.add(Anomaly.LOST, "{} is not there", describe(name))
     judge_more(found, tally)
