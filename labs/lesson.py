@@ -12,7 +12,7 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from exactly_once_kafka.protocol import is_published
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
     from labs.desk.bench import Story, open_bench
-    from labs.desk.judged import check, my_sink, own_or_reference, reference
+    from labs.desk.lesson_check import check, my_sink, own_or_reference, reference
     from labs.desk.questions import exit_ticket, predict, review
     from labs.equipment.apart import Apart
     from labs.equipment.doctor import checks
@@ -55,8 +55,8 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     )
     from labs.exercises.checker.batch_judges import counterexample, explore_batch
     from labs.exercises.checker.student_module import publish_in
-    from labs.faults.fault import Fault, FaultPoints, InjectedCrash, TaskFaults
-    from labs.faults.injectors import KINDS, ChaosPlan
+    from labs.faults.chaos_injectors import KINDS, ChaosPlan
+    from labs.faults.fault_points import Fault, FaultPoints, InjectedCrash, TaskFaults
     from labs.faults.proxy import LostAcknowledgement, Request
     from labs.faults.supervisor import Supervisor
     from labs.judge import judge

@@ -20,7 +20,7 @@ from labs.equipment.spark import spark_session
 from labs.equipment.topics import create_topic
 from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_visible
-from labs.faults.fault import Fault, FaultPoints
+from labs.faults.fault_points import Fault, FaultPoints
 from labs.faults.job import JobProcess
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay

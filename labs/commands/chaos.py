@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from labs.faults.injectors import ChaosPlan, Strike
+    from labs.faults.chaos_injectors import ChaosPlan, Strike
     from labs.runs.chaos import ChaosReport, Sample
 
 EXAMPLES = """examples:
@@ -30,7 +30,7 @@ moments depend on the machine, and are in the report.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from labs.faults.injectors import KINDS
+    from labs.faults.chaos_injectors import KINDS
     from labs.faults.job import SINK_HELP, SINKS
 
     what = "; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     from exactly_once_kafka.points import FAULT_POINTS
     from labs.commands.console import plain_console
     from labs.evidence.plots.style import figure_of
-    from labs.faults.injectors import KINDS, WITHOUT_EXECUTORS, ChaosPlan
+    from labs.faults.chaos_injectors import KINDS, WITHOUT_EXECUTORS, ChaosPlan
     from labs.runs.chaos import run_chaos
     from labs.runs.chaos_plot import plot_chaos
 

@@ -116,7 +116,7 @@ def climb(
     from exactly_once_kafka.points import FAULT_POINTS
     from labs.equipment.topics import create_topic, remove_topics
     from labs.evidence.auditor.expected import count_by_window
-    from labs.faults.fault import Fault
+    from labs.faults.fault_points import Fault
     from labs.faults.proxy import LostAcknowledgement
     from labs.pipeline.log.generate import classroom
     from labs.pipeline.log.replay import close_windows, replay

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from exactly_once_kafka.points import Points
-    from labs.faults.fault import FaultPoints
+    from labs.faults.fault_points import FaultPoints
     from labs.pipeline.query.ip_count import Sink
 
 EXAMPLES = """examples:
@@ -84,7 +84,7 @@ def sink_option(text: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.faults.fault import JOB_MARK
+    from labs.faults.fault_points import JOB_MARK
 
     if os.getpgrp() == os.getpid():
         os.environ[JOB_MARK] = str(os.getpid())
@@ -111,7 +111,7 @@ def _run_when_told(quick_start: bool) -> int:
 
 def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
     from labs.equipment.java import find_java
-    from labs.faults.fault import Fault, FaultPoints
+    from labs.faults.fault_points import Fault, FaultPoints
 
     faults = [Fault.parse(text) for text in arguments.fault]
     points = FaultPoints()
@@ -180,7 +180,7 @@ def _await(query: StreamingQuery) -> None:
 
 def _also_armed_later(points: FaultPoints) -> Points:
     """Return the points of the options' faults, and of those that another process arms while this one runs."""
-    from labs.faults.fault import JOB_POINTS, TaskFaults
+    from labs.faults.fault_points import JOB_POINTS, TaskFaults
 
     if not (directory := os.environ.get(JOB_POINTS)):
         return points
@@ -254,7 +254,7 @@ class Orders(argparse.ArgumentParser):
 
     def read(self, line: bytes) -> argparse.Namespace:
         """Return the arguments in the line. Raises BadOrder."""
-        from labs.faults.fault import Fault
+        from labs.faults.fault_points import Fault
 
         try:
             words = json.loads(line)

@@ -24,8 +24,8 @@ from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import read_results
 from labs.exercises.checker.rounds import delivered
 from labs.exercises.checker.scenario import Exercise, Finding, Grade, Lab, Scenario
-from labs.faults.fault import Fault
-from labs.faults.injectors import ChaosPlan
+from labs.faults.chaos_injectors import ChaosPlan
+from labs.faults.fault_points import Fault
 from labs.faults.job import JobFailed, JobProcess
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay

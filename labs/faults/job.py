@@ -22,7 +22,7 @@ import psutil
 
 from labs.equipment.child_process import ChildProcess, for_python
 from labs.equipment.spark_cluster import is_executor
-from labs.faults.fault import JOB_POINTS, Fault, TaskFaults
+from labs.faults.fault_points import JOB_POINTS, Fault, TaskFaults
 
 # The values of its option `sink`: the exactly-once sink with its default or with one kind of writer; and weaker sinks.
 SINKS = ("exactly-once", "by-driver", "by-executors", "no-marker", "at-least-once", "not-idempotent")

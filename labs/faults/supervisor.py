@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.job import JobFailed, JobProcess
 from labs.pipeline.query.query_failure import why
 

@@ -34,7 +34,7 @@ from labs.evidence.auditor.verdict import Anomaly, Verdict
 from labs.evidence.checkpoint.checkpoint import log_files, read_plan
 from labs.evidence.checkpoint.planned_results import read_source_records
 from labs.evidence.readers.results import Watcher, read_results, readable_sentinels, write_sentinels
-from labs.faults.injectors import (
+from labs.faults.chaos_injectors import (
     BROKER_KINDS,
     DRIVER_KINDS,
     KILLS,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark.sql.streaming import StreamingQuery
 
 from labs.equipment.spark import spark_session
-from labs.faults.fault import JOB_MARK, TaskFaults
+from labs.faults.fault_points import JOB_MARK, TaskFaults
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.sinks.real_time_sink import (
     SHORTEST,

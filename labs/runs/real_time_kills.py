@@ -32,7 +32,7 @@ from labs.equipment.topics import create_topic, end_offsets
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.readers.results import read_results
-from labs.faults.fault import TaskFaults
+from labs.faults.fault_points import TaskFaults
 from labs.pipeline.records import source_value
 from labs.pipeline.sinks.real_time_sink import REAL_TIME_POINTS, Rule, by_place
 from labs.runs.real_time_job import RealTimeJob

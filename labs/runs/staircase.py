@@ -16,10 +16,10 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.readers.results import read_results
-from labs.faults.fault import Armable, Fault, FaultPoints
+from labs.faults.fault_points import Armable, Fault, FaultPoints
 from labs.faults.proxy import LostAcknowledgement
 from labs.faults.supervisor import Attempt, GaveUp, Supervisor
-from labs.pipeline.protocols import marker_ignored
+from labs.pipeline.broken_protocols import marker_ignored
 from labs.pipeline.query import ip_count
 from labs.pipeline.records import SOURCE_TOPIC
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink

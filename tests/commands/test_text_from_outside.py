@@ -19,7 +19,7 @@ from labs.evidence.auditor.audit import Result, audit
 from labs.exercises.checker.check import find_exercise
 from labs.exercises.checker.report import Report, as_gradescope, as_summary, github_lines
 from labs.exercises.checker.scenario import Finding, Grade
-from labs.faults.injectors import ChaosPlan, Strike
+from labs.faults.chaos_injectors import ChaosPlan, Strike
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import Replay
 from labs.runs.chaos import ChaosReport

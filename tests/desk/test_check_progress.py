@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
-from labs.desk.judged import CheckProgress
+from labs.desk.lesson_check import CheckProgress
 from labs.exercises.checker.check import find_exercise
 from labs.exercises.checker.scenario import Finding, Grade
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.desk.judged import SINK_FILE, keep_sink, my_sink
+from labs.desk.lesson_check import SINK_FILE, keep_sink, my_sink
 from labs.exercises.checker.student_module import solution_of
 
 SINK = "# your solution\ndef publish(rows, batch_id, kafka): ..."

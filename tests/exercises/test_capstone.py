@@ -9,7 +9,7 @@ import pytest
 from labs.exercises import capstone
 from labs.exercises.checker.check import check
 from labs.exercises.checker.student_module import notebook_of, publish_in, solution_of
-from labs.faults.injectors import ChaosPlan
+from labs.faults.chaos_injectors import ChaosPlan
 from labs.faults.job import known_sink
 
 SKELETON = ("crashed", "no fault")

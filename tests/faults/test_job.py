@@ -18,7 +18,7 @@ from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
 from labs.evidence.readers.results import read_results
 from labs.exercises.solutions import exactly_once_sink
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.job import JobFailed, JobProcess
 from labs.faults.supervisor import HotSpare, Supervisor
 from labs.pipeline.log.generate import classroom

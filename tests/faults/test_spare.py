@@ -16,7 +16,7 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results, read_visible
 from labs.evidence.readers.transactions import read_ends, read_transactions
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.job import JobFailed, JobProcess, NotASpare
 from labs.faults.supervisor import HotSpare, Supervisor
 from tests.processes import next_line

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from labs.equipment.waiting import eventually
-from labs.faults.fault import JOB_MARK, TaskFaults
+from labs.faults.fault_points import JOB_MARK, TaskFaults
 
 NO_PROCESS = 1 << 30  # above every limit of process ids
 
@@ -27,7 +27,7 @@ def test_task_whose_job_is_dead_does_not_strike_in_place_of_the_next_job(tmp_pat
 # As a job does it: a thread that is not the main one, which waits, reaches the points of a batch.
 JOB = """
 import os, sys, threading
-from labs.faults.fault import JOB_MARK, TaskFaults
+from labs.faults.fault_points import JOB_MARK, TaskFaults
 os.environ[JOB_MARK] = str(os.getpid())
 points = TaskFaults(sys.argv[1])
 def batches():

@@ -13,7 +13,7 @@ import pytest
 
 from exactly_once_kafka.points import AFTER_COMMIT, FAULT_POINTS
 from exactly_once_kafka.protocol import exactly_once
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.query import ip_count
 from tests.conftest import RECORDS_PER_BATCH

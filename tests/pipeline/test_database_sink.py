@@ -35,8 +35,8 @@ from labs.equipment.postgres import Postgres
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.other_readers import read_database
-from labs.faults.fault import Fault, FaultPoints, InjectedCrash
-from labs.pipeline.protocols import marker_after_the_commit, marker_before_the_rows, marker_ignored
+from labs.faults.fault_points import Fault, FaultPoints, InjectedCrash
+from labs.pipeline.broken_protocols import marker_after_the_commit, marker_before_the_rows, marker_ignored
 from labs.pipeline.sinks.database_sink import MARKERS, METADATA, DatabaseSink, DatabaseTransport
 from tests.pipeline.sink_process import QUERY, batch, drained, values
 from tests.pipeline.sink_runs import (

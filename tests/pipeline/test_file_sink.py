@@ -16,8 +16,8 @@ from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.other_readers import read_files
-from labs.faults.fault import Fault, FaultPoints, InjectedCrash
-from labs.pipeline.protocols import marker_ignored
+from labs.faults.fault_points import Fault, FaultPoints, InjectedCrash
+from labs.pipeline.broken_protocols import marker_ignored
 from labs.pipeline.sinks.file_sink import MANIFEST, Entry, FileSink, FileTransport, batches, read_entry
 from labs.pipeline.sinks.file_sink import publish as publish_file
 from tests.pipeline.sink_process import batch, drained, values

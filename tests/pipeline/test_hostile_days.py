@@ -20,7 +20,7 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.evidence.auditor.audit import audit
 from labs.evidence.checkpoint.checkpoint import damage
 from labs.evidence.readers.results import read_results
-from labs.faults.fault import Fault, FaultPoints
+from labs.faults.fault_points import Fault, FaultPoints
 from labs.faults.job import JobFailed, JobProcess
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import replay

@@ -17,7 +17,7 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_committed, read_results, read_visible
 from labs.evidence.readers.transactions import settle
-from labs.faults.fault import FaultPoints
+from labs.faults.fault_points import FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
 from labs.pipeline.two_phase.coordinator import (

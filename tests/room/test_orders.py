@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labs.faults.fault import TaskFaults
+from labs.faults.fault_points import TaskFaults
 from labs.room.orders import freeze_at
 from labs.room.session import NotDone
 

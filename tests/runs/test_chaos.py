@@ -10,8 +10,8 @@ import json
 import pytest
 
 from labs.commands.main import main
-from labs.faults import injectors
-from labs.faults.injectors import Journal
+from labs.faults import chaos_injectors
+from labs.faults.chaos_injectors import Journal
 
 FAULTS = ("driver-kill", "driver-point", "broker-kill", "network-cut", "late-commit")
 
@@ -42,7 +42,7 @@ def test_random_kills_of_driver_and_broker_neither_lose_nor_double(capsys, tmp_p
 @pytest.mark.timeout(900)
 def test_run_that_is_not_valid_says_why_and_keeps_its_evidence(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_MASTER", "no-such-master")
-    monkeypatch.setattr(injectors, "TOO_MANY", 2)
+    monkeypatch.setattr(chaos_injectors, "TOO_MANY", 2)
     code, report = chaos(capsys, "--minutes", 3, "--faults", "late-commit", "--output", tmp_path)
     assert (report["verdict"], code) == ("unknown", 1)
     reason = report["audit"]["reason"]
@@ -59,7 +59,7 @@ def test_impossible_fault_is_one_clear_line(capsys):
 
 
 def test_injector_draws_the_same_for_a_seed():
-    class Recording(injectors.Injector):
+    class Recording(chaos_injectors.Injector):
         target, gap = "recording", (0.0, 0.001)
 
         def strike(self, kind):
@@ -79,7 +79,7 @@ def test_injector_draws_the_same_for_a_seed():
 
 
 def test_injector_that_breaks_ends_and_keeps_its_error():
-    class Broken(injectors.Injector):
+    class Broken(chaos_injectors.Injector):
         target, gap = "broken", (0.0, 0.0)
 
         def strike(self, kind):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labs.evidence.auditor.audit import Result, audit
-from labs.faults.injectors import ChaosPlan, Strike
+from labs.faults.chaos_injectors import ChaosPlan, Strike
 from labs.runs.chaos import ON_ITS_WAY_TO_A_SPARE, ChaosReport, Sample, recoveries
 from labs.runs.chaos_plot import plot_chaos
 from tests.plots import legend

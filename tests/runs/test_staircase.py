@@ -12,7 +12,7 @@ import pytest
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.expected import count_by_window
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.supervisor import GaveUp
 from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay

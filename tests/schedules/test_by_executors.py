@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exactly_once_kafka.protocol import exactly_once
-from labs.pipeline.protocols import rows_not_counted, silence_not_aborted
+from labs.pipeline.broken_protocols import rows_not_counted, silence_not_aborted
 from labs.schedules.diagram import draw
 from labs.schedules.model import executors
 from labs.schedules.model.checker import explore

@@ -13,7 +13,7 @@ import pytest
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.pipeline.protocols import marker_ignored
+from labs.pipeline.broken_protocols import marker_ignored
 from labs.schedules.conformance import WALKED, Walk, conforms, walk
 from labs.schedules.model.checker import explore
 from labs.schedules.model.state import Marker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exactly_once_kafka.protocol import STEPS, Batch, Marker, MarkerMismatch, Protocol, Step, exactly_once, is_published
-from labs.pipeline import protocols
+from labs.pipeline import broken_protocols
 from labs.schedules.model import state as model
 from labs.schedules.model.checker import Explored, explore
 from labs.schedules.model.stage import Stage, WithSpare, without_checkpoint
@@ -254,7 +254,7 @@ def test_checker_that_forgets_a_property_is_found_out():
 
     torn = FOUND["one epoch for all batches"]
     assert torn
-    assert explore(MarkerTopicUnsafe("", protocols.one_epoch_for_all_batches), limit=20_000).anomaly != torn[0]
+    assert explore(MarkerTopicUnsafe("", broken_protocols.one_epoch_for_all_batches), limit=20_000).anomaly != torn[0]
 
 
 def test_protocol_that_is_none_is_one_clear_line():

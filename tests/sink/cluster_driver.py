@@ -35,7 +35,7 @@ from labs.equipment.spark import spark_session
 from labs.equipment.spark_cluster import is_executor
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.observed import Result
-from labs.faults.fault import JOB_MARK, Fault, FaultPoints
+from labs.faults.fault_points import JOB_MARK, Fault, FaultPoints
 
 ROOT = Path(__file__).parents[2]
 EXECUTORS = 2

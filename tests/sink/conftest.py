@@ -12,7 +12,7 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import Headers, read_committed, read_results
-from labs.faults.fault import FaultPoints
+from labs.faults.fault_points import FaultPoints
 from labs.pipeline.query import ip_count
 from tests.conftest import RECORDS_PER_BATCH
 

@@ -15,7 +15,7 @@ from exactly_once_kafka.executors import report, transport, write_task
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.protocol import exactly_once, is_published
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
-from labs.pipeline.protocols import (
+from labs.pipeline.broken_protocols import (
     done_batch_not_drained,
     marker_ignored,
     marker_read_before_fencing,

@@ -25,7 +25,7 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.postgres import Postgres
 from labs.equipment.topics import create_topic
 from labs.equipment.waiting import eventually
-from labs.faults.fault import Fault, FaultPoints, InjectedCrash
+from labs.faults.fault_points import Fault, FaultPoints, InjectedCrash
 from labs.faults.supervisor import Supervisor
 from labs.pipeline.sinks.database_sink import MARKERS, DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink, batches, read_entry

@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.supervisor import Supervisor
 from tests.sink.conftest import headers_of, numbers_in
 from tests.sink.mutants import NoMarker, SkipsWithoutDraining

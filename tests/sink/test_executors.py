@@ -35,7 +35,7 @@ from labs.equipment.topics import admin, create_topic
 from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
 from labs.evidence.readers.transactions import wait_until_ended
-from labs.faults.fault import Fault, FaultPoints
+from labs.faults.fault_points import Fault, FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.faults.supervisor import Supervisor
 from tests.sink.conftest import headers_of, numbers_in

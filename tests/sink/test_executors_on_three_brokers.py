@@ -18,7 +18,7 @@ from exactly_once_kafka.points import BEFORE_COMMIT
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import admin, create_topic
 from labs.equipment.waiting import eventually
-from labs.faults.fault import FaultPoints
+from labs.faults.fault_points import FaultPoints
 from labs.faults.proxy import proxied_broker
 from tests.sink import test_executors_on_a_cluster as of_processes
 from tests.sink.cluster_driver import EXECUTORS, ClusterDriver

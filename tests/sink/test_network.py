@@ -23,7 +23,7 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import Watcher, read_results
-from labs.faults.fault import Fault, FaultPoints
+from labs.faults.fault_points import Fault, FaultPoints
 from labs.faults.proxy import Request, proxied_broker
 from labs.faults.proxy_server import Sighting
 from labs.faults.supervisor import Supervisor

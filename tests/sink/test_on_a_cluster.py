@@ -12,7 +12,7 @@ import pytest
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import read_results
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.job import JobFailed, JobProcess
 
 pytestmark = pytest.mark.long

@@ -22,7 +22,7 @@ from exactly_once_kafka.protocol import is_published
 from exactly_once_kafka.sink import WRITERS
 from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.sinks.database_sink import DatabaseSink
 from labs.pipeline.sinks.file_sink import FileSink, batches, read_entry

@@ -21,7 +21,7 @@ from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.equipment.waiting import eventually
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from tests.pipeline.sink_runs import roll_back
 from tests.sink.mutants import NoPlan
 

@@ -26,7 +26,7 @@ from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.results import as_result
-from labs.faults.fault import Fault, FaultPoints
+from labs.faults.fault_points import Fault, FaultPoints
 from labs.pipeline.query.query_failure import why
 from tests.sink.cluster_driver import EXECUTORS, ClusterDriver, Order, expected, writers_of
 from tests.sink.conftest import wrote

@@ -11,7 +11,7 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import Watcher, read_results
-from labs.faults.injectors import DriverInjector, Journal
+from labs.faults.chaos_injectors import DriverInjector, Journal
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import LiveTraffic
 

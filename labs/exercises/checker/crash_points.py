@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labs.equipment.plain_text import one_line
-from labs.faults.fault import InjectedCrash
+from labs.faults.fault_points import InjectedCrash
 
 KINDS = ("phase", "call", "point", "kill", "end", "answer", "state")
 # The endings that a run notes itself; a process that notes none was killed, or left by os._exit.

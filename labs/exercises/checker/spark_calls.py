@@ -24,7 +24,7 @@ from labs.equipment.spark import spark_session
 from labs.exercises.checker.clients import PATIENCE
 from labs.exercises.checker.crash_points import BatchPoints, CrashPoints, Watched
 from labs.exercises.checker.student_module import Unusable, require_parameters
-from labs.faults.fault import InjectedCrash
+from labs.faults.fault_points import InjectedCrash
 from labs.pipeline.query import ip_count
 
 A_MOMENT = 2.0  # seconds for Kafka to complete what it is about to decide

@@ -12,7 +12,7 @@ import re
 import textwrap
 from typing import NamedTuple
 
-from labs.pipeline import protocols
+from labs.pipeline import broken_protocols
 from labs.runs.attack.language import STEPS
 from labs.schedules.model.stage import REQUESTS, Stage
 from labs.schedules.model.stages import OLD_CHECKPOINT, OLD_MARKER
@@ -31,47 +31,47 @@ class WrongSink(NamedTuple):
 
 SINKS = (
     WrongSink(
-        Stage("at least once", protocols.at_least_once, idempotent=False),
+        Stage("at least once", broken_protocols.at_least_once, idempotent=False),
         "What does Kafka do with a record that comes twice?",
     ),
     WrongSink(
-        Stage("idempotent producer only", protocols.at_least_once),
+        Stage("idempotent producer only", broken_protocols.at_least_once),
         "Kafka recognises a repeated record by its producer's sequence numbers. Which other producer could send it?",
     ),
     WrongSink(
-        Stage("transactions, no marker", protocols.transactions),
+        Stage("transactions, no marker", broken_protocols.transactions),
         "Between the commit and the note, what tells a driver that the batch is published?",
     ),
     WrongSink(
-        Stage("marker read before the epoch", protocols.marker_read_before_fencing),
+        Stage("marker read before the epoch", broken_protocols.marker_read_before_fencing),
         "Before a driver gets its epoch, no older driver is fenced: what may still arrive between the two steps?",
     ),
     WrongSink(
-        Stage("one epoch for all batches", protocols.one_epoch_for_all_batches),
+        Stage("one epoch for all batches", broken_protocols.one_epoch_for_all_batches),
         "How could Kafka tell the commit of one batch from that of the next?",
     ),
     WrongSink(
-        Stage("done batch not drained", protocols.done_batch_not_drained),
+        Stage("done batch not drained", broken_protocols.done_batch_not_drained),
         "A batch that is skipped is not computed either. What does the next one start from?",
     ),
     WrongSink(
-        Stage("marker compared by its number only", protocols.marker_known_by_its_number, faults=OLD_CHECKPOINT),
+        Stage("marker compared by its number only", broken_protocols.marker_known_by_its_number, faults=OLD_CHECKPOINT),
         "Two batches may have the same number and not the same records. When?",
     ),
     WrongSink(
-        Stage("marker that expires", protocols.no_look_before_fencing, faults=OLD_MARKER),
+        Stage("marker that expires", broken_protocols.no_look_before_fencing, faults=OLD_MARKER),
         "What does a driver conclude if it finds no marker?",
     ),
     WrongSink(
-        Stage("marker in a transaction of its own, later", protocols.marker_after_the_commit),
+        Stage("marker in a transaction of its own, later", broken_protocols.marker_after_the_commit),
         "There is a moment between two transactions. What does a driver find then?",
     ),
     WrongSink(
-        Stage("marker in a transaction of its own, earlier", protocols.marker_before_the_rows),
+        Stage("marker in a transaction of its own, earlier", broken_protocols.marker_before_the_rows),
         "There is a moment between two transactions. What does the marker say then?",
     ),
     WrongSink(
-        Stage("noted before it is committed", protocols.noted_before_the_commit),
+        Stage("noted before it is committed", broken_protocols.noted_before_the_commit),
         "No driver repeats a batch that the checkpoint notes as done.",
     ),
 )

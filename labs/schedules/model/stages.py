@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exactly_once_kafka.protocol import exactly_once
-from labs.pipeline import protocols
+from labs.pipeline import broken_protocols
 from labs.schedules.model.executors import ByExecutors
 from labs.schedules.model.stage import Stage, WithSpare
 from labs.schedules.model.state import put
@@ -209,14 +209,14 @@ OLD_MARKER = ("forget the marker",)
 MODELS: dict[str, Stage | TwoPhaseStage | DownstreamStage] = {
     stage.name: stage
     for stage in (
-        Stage("at least once", protocols.at_least_once, idempotent=False),
-        Stage("idempotent producer", protocols.at_least_once),
-        Stage("transactions, no marker", protocols.transactions),
-        Stage("marker read before the epoch", protocols.marker_read_before_fencing),
-        Stage("done batch not drained", protocols.done_batch_not_drained),
-        Stage("one epoch for all batches", protocols.one_epoch_for_all_batches),
-        Stage("marker without the plan", protocols.marker_known_by_its_number, faults=OLD_CHECKPOINT),
-        Stage("marker that expires", protocols.no_look_before_fencing, faults=OLD_MARKER),
+        Stage("at least once", broken_protocols.at_least_once, idempotent=False),
+        Stage("idempotent producer", broken_protocols.at_least_once),
+        Stage("transactions, no marker", broken_protocols.transactions),
+        Stage("marker read before the epoch", broken_protocols.marker_read_before_fencing),
+        Stage("done batch not drained", broken_protocols.done_batch_not_drained),
+        Stage("one epoch for all batches", broken_protocols.one_epoch_for_all_batches),
+        Stage("marker without the plan", broken_protocols.marker_known_by_its_number, faults=OLD_CHECKPOINT),
+        Stage("marker that expires", broken_protocols.no_look_before_fencing, faults=OLD_MARKER),
         Stage("the sink", exactly_once),
         Stage("the sink, older checkpoint", exactly_once, faults=OLD_CHECKPOINT),
         Stage("the sink, marker deleted", exactly_once, faults=OLD_MARKER),
@@ -231,11 +231,11 @@ MODELS: dict[str, Stage | TwoPhaseStage | DownstreamStage] = {
         DownstreamStage("offset last, keyed", OFFSET_LAST, keyed=True),
         DownstreamStage("offset in the transaction", TOGETHER),
         ByExecutors("the sink by executors", exactly_once),
-        ByExecutors("by executors, uncounted", protocols.rows_not_counted, faults=("give up",)),
+        ByExecutors("by executors, uncounted", broken_protocols.rows_not_counted, faults=("give up",)),
         ByExecutors("by executors, tasks retried", exactly_once, retries=True),
         ByExecutors("by executors, partition shared", exactly_once, apart=False),
         ByExecutors("by executors, epoch kept", exactly_once, epoch_by_commit=False),
-        ByExecutors("by executors, silence not aborted", protocols.silence_not_aborted),
+        ByExecutors("by executors, silence not aborted", broken_protocols.silence_not_aborted),
         ByExecutors("by executors, abort keeps the epoch", exactly_once, epoch_by_abort=False),
     )
 }

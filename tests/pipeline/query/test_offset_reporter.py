@@ -22,7 +22,7 @@ from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.checkpoint.checkpoint import read_checkpoint
 from labs.evidence.readers.results import read_results
-from labs.faults.fault import Fault, FaultPoints
+from labs.faults.fault_points import Fault, FaultPoints
 from labs.pipeline.query import ip_count
 from labs.pipeline.query.offset_reporter import OffsetReporter, ends_of_batch
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from labs.equipment.topics import remove_topics
 from labs.equipment.waiting import eventually
-from labs.faults.fault import TaskFaults
+from labs.faults.fault_points import TaskFaults
 from labs.pipeline.query.ip_count import read_source
 from labs.pipeline.sinks.real_time_sink import (
     REAL_TIME_POINTS,

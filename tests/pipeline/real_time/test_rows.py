@@ -7,7 +7,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from exactly_once_kafka.errors import OutcomeUnknown, SinkRefused
-from labs.faults.fault import TaskFaults
+from labs.faults.fault_points import TaskFaults
 from labs.pipeline.sinks.real_time_sink import Place, RealTimeKafkaSink, SourceRows, Task, by_place
 
 NOBODY = "127.0.0.1:1"

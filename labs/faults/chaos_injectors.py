@@ -25,7 +25,7 @@ import psutil
 
 from exactly_once_kafka.points import FAULT_POINTS
 from labs.equipment.broker import Broker
-from labs.faults.fault import Fault
+from labs.faults.fault_points import Fault
 from labs.faults.job import JobProcess, known_sink
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy

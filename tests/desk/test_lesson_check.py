@@ -9,7 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from labs.desk.bench import open_bench
-from labs.desk.judged import Executed, _listens, check, own_or_reference
+from labs.desk.lesson_check import Executed, _listens, check, own_or_reference
 from labs.desk.notes import notes_of
 from labs.exercises.checker.student_module import MARK, read_source
 from labs.exercises.checker.student_process import IDLE, Interpreter
