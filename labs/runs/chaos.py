@@ -49,7 +49,7 @@ from labs.faults.chaos_injectors import (
 from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.log.replay import LiveTraffic
-from labs.pipeline.records import CLOSING_IP, SINK_TOPIC, SOURCE_TOPIC
+from labs.pipeline.records import CLOSING_IP, SINK_TOPIC, SOURCE_TOPIC, window_start
 
 # A result that becomes visible so soon after a kill was committed before the kill, since a restart takes longer.
 ON_ITS_WAY = 1.5  # seconds
@@ -172,7 +172,7 @@ def judge(
     Also returns the results that were watched, and those that a new reader sees. `error` is why the run did not finish.
     """
     sentinels, watched, came_later = read_all(servers, watcher, patience, topic)
-    stored = _stored(servers, source_topic)
+    stored = _stored(servers, source_topic, traffic.window_ms)
     verdict = audit(
         expected,
         watched,
@@ -199,13 +199,13 @@ def read_all(
     return sentinels, watched, read_results(servers, topic, patience=0)
 
 
-def _stored(servers: str, topic: str) -> Counter[tuple[int, str]]:
-    """Count the records of the source topic per (event time, IP), as the traffic does.
+def _stored(servers: str, topic: str, window_ms: int) -> Counter[tuple[int, str]]:
+    """Count the records of the source topic per (window, IP), as the traffic does.
 
     A malformed record has neither time nor IP, and is left out: the traffic sends none.
     """
     return Counter(
-        (time_ms, ip)
+        (window_start(time_ms, window_ms), ip)
         for _, _, time_ms, ip in read_source_records(servers, topic)
         if time_ms is not None and ip is not None and ip != CLOSING_IP
     )

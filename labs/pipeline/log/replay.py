@@ -238,7 +238,7 @@ class LiveTraffic:
         self.acknowledged: Counter[Access] = Counter()
         self.records = 0  # sent so far
         self.last_time_ms = 0  # the latest event time sent so far
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._accesses, self._servers, self._topic, self._rate = iter(accesses), bootstrap_servers, topic, rate
         self._stopping = threading.Event()
         self._error: Exception | None = None
@@ -286,7 +286,7 @@ class LiveTraffic:
             self._error = error
 
     def _send(self, time_ms: int, ip: str) -> None:
-        access = (window_start(time_ms, self._window_ms), ip)
+        access = (window_start(time_ms, self.window_ms), ip)
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
