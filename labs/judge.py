@@ -61,7 +61,7 @@ def judge(
     keys               different keys of the records in each partition
     rate               records a second, while a strike comes
     size               bytes that fill a record at most, in the workload "copy"
-    bootstrap_servers  a Kafka of your own: the judge makes two topics in it, and can only kill and pause the job
+    bootstrap_servers  a Kafka of your own: the judge makes two topics in it, and can only kill, terminate and pause
     patience           seconds without a new result, after which the run stops
 
     Raises ValueError for wrong arguments, such as a program that is not there, and what a Kafka raises that fails.

@@ -47,10 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=whole_number, metavar="N", help="records a second, while a strike comes")
     parser.add_argument("--size", type=whole_number, metavar="BYTES", help="of a record of the workload copy, at most")
     parser.add_argument("--nodes", type=whole_number, default=1, metavar="N", help="brokers (default: %(default)s)")
-    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a Kafka of your own; kills and pauses only")
-    parser.add_argument(
-        "--patience", type=whole_number, metavar="S", help="seconds without new results until it stops (default: 120)"
-    )
+    own = "a Kafka of your own; kill, terminate and pause only"
+    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help=own)
+    patience = "seconds without new results until it stops (default: 120)"
+    parser.add_argument("--patience", type=whole_number, metavar="S", help=patience)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the judgement as JUnit XML")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline of the strikes")

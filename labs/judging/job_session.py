@@ -3,10 +3,13 @@
 A job that ends by itself is started again, as a supervisor would do: a job with a fenced producer, for example, must
 end. If it has ended three times in a row without a new result, the run stops. The run also stops if a job hangs: if it
 writes no new result for `patience` seconds (`Standstill`). Such a run is unknown, or invalid if an error was seen.
+
+The strike `terminate` asks a job to end, so that ending does not count: `_terminate` starts the job again itself.
 """
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +25,7 @@ from labs.evidence.readers.results import UNTIL_DECIDED, Tail, position, read_to
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy
 from labs.judging.engine_session import SOURCE_CLIENT, TO_SEE, EngineSession, EngineStopped, Standstill
-from labs.judging.judged_job import Job, RunningJob
+from labs.judging.judged_job import GRACE, Job, RunningJob
 from labs.judging.strikes import ANSWER, COMMIT, STEADY_SECONDS, WRITE, Aim, Strike, halves, slices
 from labs.judging.workloads import Input, Output, Reading, Workload
 
@@ -44,9 +47,9 @@ Say = Callable[[str], object]
 class JobRun:
     """The outcome of one run of one command.
 
-    `recoveries` are seconds from a kill to the next new committed result, and `first_result` those from the first start
-    to the first one. `samples` are (seconds since the first start, committed results so far). `remarks` are lines about
-    other things that the job did.
+    `recoveries` are seconds from a kill or a termination to the next new committed result, and `first_result` those
+    from the first start to the first one. `samples` are (seconds since the first start, committed results so far).
+    `remarks` are lines about other things that the job did.
     """
 
     command: Sequence[str]
@@ -245,6 +248,23 @@ class JobSession(EngineSession):
         sought = "commit" if aim.before == COMMIT else "write"
         told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a {sought} through the proxy"
         return f"{told}; {self._committed:,} results were committed"
+
+    def _terminate(self, aim: Aim) -> str:
+        job = self.process
+        assert isinstance(job, RunningJob), "an engine is only killed"
+        if not job.running:
+            return f"not terminated: it {job.ending} just before"  # the next `look` counts this ending
+        asked = self.now
+        job.signal(signal.SIGTERM)
+        while (left := job.running or job.has_group) and self.now - asked < GRACE:
+            self._go_on()  # not `tick`: its `look` would count the ending
+        if left:
+            met = f"it did not end within {GRACE:g} s and was killed"
+        else:
+            met = f"it {job.ending} after {self.now - asked:.1f} s"
+        self.kill()
+        self.start()
+        return f"on SIGTERM {met}; {self._committed:,} results were committed"
 
     def _pause(self, aim: Aim) -> str:
         assert isinstance(self.process, RunningJob), "an engine is only killed"

@@ -26,7 +26,7 @@ from labs.equipment.plain_text import one_line
 
 LARGEST_LOG = 16 << 20  # bytes
 TAIL = 1 << 14  # bytes of the log that are looked at for its last line
-TO_END = 10.0  # seconds that a job has after SIGTERM
+GRACE = 10.0  # seconds that a job has after SIGTERM
 LOOK_EVERY = 0.5  # seconds between two looks at the size of the log
 ROUNDS = 20  # looks for processes that have left the process group
 # The last line of a stack trace of Node, Java or Go, and the line above it that names the error.
@@ -110,7 +110,7 @@ class RunningJob(ChildProcess):
         super().kill()
         self._kill_strays()
 
-    def stop(self, patience: float = TO_END, number: int = signal.SIGTERM) -> None:
+    def stop(self, patience: float = GRACE, number: int = signal.SIGTERM) -> None:
         """Signal it, wait up to `patience` seconds for its end, and kill the processes that are left."""
         try:
             self.signal(number)

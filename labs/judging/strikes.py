@@ -28,6 +28,7 @@ from labs.judging.workloads import Input
 
 KINDS = {
     "kill": "SIGKILL to the job, and a new start",
+    "terminate": "SIGTERM to the job, SIGKILL if it has not ended after 10 seconds, and a new start",
     "pause": "SIGSTOP to the job for 5 seconds",
     "cut": "all connections to the broker are cut",
     "slow": "the answer to the job's next records comes 3 seconds late",

@@ -21,6 +21,7 @@ from labs.commands.main import main
 from labs.judge import judge as the_judge
 from labs.judging.job_session import JobRun
 from labs.judging.judgement import NO_HEADERS, Judgement
+from labs.judging.strikes import KINDS
 from labs.judging.workloads import Copy, Output, Reading
 
 WORKLOAD = Copy(40, 1, seed=1)
@@ -57,6 +58,12 @@ def test_the_commands_in_the_docs_are_understood(judged, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reports").mkdir()
     assert main(["judge", *shlex.split(command)]) == 0
+
+
+def test_the_docs_list_each_fault():
+    assert f"`--faults {','.join(KINDS)}`" in PAGES[0]
+    for kind in KINDS.keys() - {"kill"}:  # its moments are a list
+        assert f"\n| `{kind}` | " in PAGES[0]
 
 
 def test_the_pytest_in_the_docs_calls_the_judge_as_it_is(monkeypatch):

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import psutil
 import pytest
 
 from labs.commands.main import main
+from labs.engines.engine import Work
 from labs.equipment.jars import broker_jars
 from labs.equipment.topics import admin
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.verdict import Anomaly, Verdict
 from labs.judge import judge
+from labs.judging.job_session import ENDINGS, JobSession
+from labs.judging.judged_job import Job
+from labs.judging.strikes import Aim
+from labs.judging.workloads import Copy
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "judge"
 DOUBLED, LOST, TORN = Anomaly.DUPLICATE, Anomaly.LOST, Anomaly.TORN_BATCH
@@ -156,6 +163,94 @@ def test_on_a_kafka_of_ones_own_nothing_is_left(broker):
     assert not found.job.remarks
     with admin(broker.bootstrap_servers) as client:  # a broker lists a topic until it has heard that it is gone
         eventually(lambda: not [name for name in client.list_topics() if str(name).startswith("judge-")])
+
+
+@pytest.fixture
+def session(broker, tmp_path):
+    """Start a job without a proxy, and wait until it prints: `session(command) -> JobSession`."""
+    sessions: list[JobSession] = []
+
+    def session(command: list[str]) -> JobSession:
+        name = f"judge-{uuid.uuid4().hex[:8]}"
+        work = Work(broker.bootstrap_servers, f"{name}-source", f"{name}-sink", tmp_path / name, name)
+        sessions.append(begun := JobSession(Job(command), work, Copy(40, 1, seed=1), None, patience=30))
+        begun.start()
+        wait_until_it_prints(begun)
+        return begun
+
+    yield session
+    for each in sessions:
+        assert each.process
+        each.process.kill()  # `close` alone gives it ten seconds
+        each.close()
+
+
+def wait_until_it_prints(session):
+    eventually(lambda: session.process.output())
+
+
+AT_ONCE = Aim("terminate", moment=-1, delay=0.0)
+IN_ORDER = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(3)); print('up', flush=True); signal.pause()"
+TERMINATED = {
+    "in order": ([sys.executable, "-c", IN_ORDER], r"it ended by itself with exit code 3 after \d\.\d s"),
+    "no handler": (["sh", "-c", "echo up; sleep 996; true"], r"it was ended by SIGTERM after \d\.\d s"),
+    "deaf": (["sh", "-c", "trap '' TERM; echo up; sleep 996; true"], "it did not end within 1 s and was killed"),
+}
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("name", TERMINATED)
+def test_a_termination_says_how_the_job_ended_and_starts_it_again(session, monkeypatch, name):
+    monkeypatch.setattr("labs.judging.job_session.GRACE", 1.0)
+    command, met = TERMINATED[name]
+    terminated = session(command)
+    first = terminated.process
+    terminated.strike(AT_ONCE)
+    assert re.fullmatch(f"on SIGTERM {met}; 0 results were committed", terminated.strikes[0].met)
+    assert not first.has_group
+    assert terminated.process.running
+
+
+@pytest.mark.bench
+def test_a_termination_is_no_ending_of_the_jobs_own_however_often(session):
+    terminated = session([sys.executable, "-c", IN_ORDER])
+    for _ in range(ENDINGS + 1):
+        wait_until_it_prints(terminated)
+        terminated.strike(AT_ONCE)
+    terminated.tick()
+    assert [strike.kind for strike in terminated.strikes] == ["terminate"] * (ENDINGS + 1)
+    assert not terminated.endings.remarks()
+
+
+@pytest.mark.bench
+def test_a_termination_waits_for_what_the_job_started(session):
+    child = "trap 'sleep 0.5; echo tidied up; exit' TERM; echo up; while :; do sleep 0.1; done"
+    terminated = session(["sh", "-c", f'sh -c "{child}"; true'])
+    first = terminated.process
+    terminated.strike(AT_ONCE)
+    assert "it was ended by SIGTERM after" in terminated.strikes[0].met
+    assert "tidied up" in first.output()
+    assert not terminated.endings.remarks()
+
+
+@pytest.mark.bench
+def test_a_job_that_ended_just_before_a_termination_has_ended_by_itself(session):
+    ended = session(["echo", "bye"])
+    eventually(lambda: not ended.process.running)
+    ended.strike(AT_ONCE)
+    assert ended.strikes[0].met == "not terminated: it ended by itself with exit code 0 just before"
+    ended.tick()
+    assert ended.endings.remarks() == ["it ended by itself with exit code 0 and was started again: it printed: bye"]
+
+
+@pytest.mark.long
+def test_a_right_job_is_valid_when_it_is_terminated_on_a_kafka_of_ones_own(broker):
+    options = {"records": 400, "faults": ("terminate",), "bootstrap_servers": broker.bootstrap_servers}
+    found = judge_example("copy_transactional", **options)
+    assert found.valid, found
+    [strike] = found.job.strikes
+    assert strike.met.startswith("on SIGTERM it was ended by SIGTERM after ")
+    assert not found.job.remarks
 
 
 RUBBISH = """

@@ -76,6 +76,11 @@ def test_kills_have_four_moments_in_turn_and_without_a_proxy_only_the_first_sigh
     assert not any(aim.before for aim in draw_of(WORKLOAD, proxied=False))
 
 
+def test_without_a_proxy_a_job_is_also_terminated_and_paused():
+    aims = draw_of(WORKLOAD, kills=1, faults=("kill", "terminate", "pause"), proxied=False)
+    assert sorted(aim.kind for aim in aims) == ["kill", "pause", "terminate"]
+
+
 def test_each_other_fault_comes_once():
     aims = draw_of(WORKLOAD, kills=2, faults=list(KINDS))
     assert Counter(aim.kind for aim in aims) == {**dict.fromkeys(KINDS, 1), "kill": 2}
