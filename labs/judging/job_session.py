@@ -200,7 +200,10 @@ class JobSession(EngineSession):
         self.sent += len(self.workload.aborted) + len({record.partition for record in self.workload.aborted})
 
     def strike(self, aim: Aim) -> None:
-        """Wait for the moment, strike, and note what the job met. Raises EngineStopped."""
+        """Wait for the moment, strike, and note what the job met. Raises EngineStopped.
+
+        A kind of strike is a method of its name, such as `_late_commit`.
+        """
         blow = getattr(self, f"_{aim.kind.replace('-', '_')}")
         self._wait_for(aim)
         began = self.now
@@ -324,6 +327,7 @@ class JobSession(EngineSession):
         return held if self._wait_until(held.struck.is_set) else None
 
     def _wait_until(self, reached: Callable[[], bool], seconds: float = TO_BE_HELD) -> bool:
+        """Wait, and return whether it was reached. Meanwhile a job that ends by itself is started again."""
         began = self.now
         while not reached() and self.now - began < seconds:
             self.tick()

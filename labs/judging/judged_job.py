@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ LARGEST_LOG = 16 << 20  # bytes
 TAIL = 1 << 14  # bytes of the log that are looked at for its last line
 GRACE = 10.0  # seconds that a job has after SIGTERM
 LOOK_EVERY = 0.5  # seconds between two looks at the size of the log
+A_MOMENT = 0.05  # seconds
 ROUNDS = 20  # looks for processes that have left the process group
 # The last line of a stack trace of Node, Java or Go, and the line above it that names the error.
 FRAME = re.compile(r"at |\.\.\. \d+ more$|[}\])]|Node\.js v|\S+\.go:\d+|exit status \d+$")
@@ -111,7 +111,7 @@ class RunningJob(ChildProcess):
         self._kill_strays()
 
     def stop(self, patience: float = GRACE, number: int = signal.SIGTERM) -> None:
-        """Signal it, wait up to `patience` seconds for its end, and kill the processes that are left."""
+        """At the end of a run: signal it, wait up to `patience` seconds for its end, and kill what is left."""
         try:
             self.signal(number)
             self.resume()
@@ -133,13 +133,13 @@ class RunningJob(ChildProcess):
         return last_message("")
 
     def _ends_within(self, seconds: float) -> bool:
+        """Wait for the end of the whole group: a shell may end at once, and the job that it runs a moment later."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.wait(min(left, LOOK_EVERY))
-                return True
-            self._cut_log()
-        return False
+        while self.running or self.has_group:
+            if time.monotonic() > until:
+                return False
+            time.sleep(A_MOMENT)
+        return True
 
     def _cut_log(self) -> None:
         """Empty a log that is too large: the job appends, so that it goes on at the beginning."""
