@@ -23,9 +23,11 @@ def test_a_position_that_does_not_fit_the_state_makes_counts_wrong(moved, anomal
     found = restore_from(work, LOG, moved)
     assert (found.positions.keys(), sum(found.positions.values())) == ({0, 1}, 11_600)
     assert (found.moved_to, found.sent, found.counted) == (found.positions[0] + moved, 12_000, 12_000 - moved)
-    # Position and state fit: the state has all counts of its windows from the log in front of the positions.
+    # Position and state fit: the state has all counts of its windows from the log in front of the positions. Another
+    # window may still be open, since Flink moves its watermark five times a second and not with each record.
     in_front = count_by_window(LOG[:11_600])
-    open_windows = sorted({start for start, _ in in_front})[-2:]
+    open_windows = {start for start, _ in found.state}
+    assert open_windows >= set(sorted({start for start, _ in in_front})[-2:])
     assert found.state == {key: count for key, count in in_front.items() if key[0] in open_windows}
     assert not found.audit.valid
     assert found.audit.lost == found.audit.duplicated == 0
