@@ -25,10 +25,8 @@ from labs.faults.proxy import Proxy, proxied_broker
 from labs.judging.job_session import JobRun, run_job
 from labs.judging.judged_job import Job
 from labs.judging.judgement import Judgement
-from labs.judging.strikes import KINDS, check_rate, draw, kinds_of
+from labs.judging.strikes import KINDS, PATIENCE, check_rate, draw, kinds_of
 from labs.judging.workloads import KILLS, workload_called
-
-PATIENCE = 120.0  # seconds without a new result: a consumer group may wait 45 s for a killed member
 
 
 def judge(

@@ -276,11 +276,11 @@ class OpenTransactionRepair:
 
         Then keep it also if nothing is found: a partition without leader may have been passed over.
         """
-        noted = self._found and self._found[0].producer.id == last.producer.id
-        if last.committed is None and noted:
-            return
-        if found and last.committed is None:
-            raise OutcomeUnknown(_where(found))
+        if last.committed is None:
+            if self._found and self._found[0].producer.id == last.producer.id:
+                return
+            if found:
+                raise OutcomeUnknown(_where(found))
         self._found = (last, found) if found else None
 
     def _end(self, last: Last, found: list[Partition], producer: ProducerId, deadline: Deadline) -> ProducerId:

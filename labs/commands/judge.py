@@ -31,7 +31,7 @@ The exit code is 0 for valid, 1 for invalid, and 2 for unknown and for a mistake
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from labs.commands.model import whole_number
-    from labs.judging.strikes import KINDS
+    from labs.judging.strikes import KINDS, PATIENCE
     from labs.judging.workloads import KILLS, WORKLOADS
 
     defaults = ", ".join(f"{workload} {kills}" for workload, kills in KILLS.items())
@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=whole_number, default=1, metavar="N", help="brokers (default: %(default)s)")
     own = "a Kafka of your own; kill, terminate and pause only"
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help=own)
-    patience = "seconds without new results until it stops (default: 120)"
-    parser.add_argument("--patience", type=whole_number, metavar="S", help=patience)
+    patience = "seconds without new results until it stops (default: %(default)g)"
+    parser.add_argument("--patience", type=whole_number, default=PATIENCE, metavar="S", help=patience)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the judgement as JUnit XML")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline of the strikes")
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.equipment.plain_text import check_writable, plain
-    from labs.judge import PATIENCE, judge
+    from labs.judge import judge
     from labs.judging.judgement import html, junit
 
     say = functools.partial(plain_console(stderr=True).print, soft_wrap=True)
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             size=arguments.size,
             nodes=arguments.nodes,
             bootstrap_servers=arguments.bootstrap_servers,
-            patience=arguments.patience or PATIENCE,
+            patience=arguments.patience,
             say=say,
         )
     except SystemExit:  # of rich, when the reader of the progress has ended; its exit code would mean "invalid", too

@@ -22,12 +22,12 @@ import psutil
 from labs.engines.engine import Running, Work
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.plain_text import one_line
+from labs.equipment.waiting import eventually
 
 LARGEST_LOG = 16 << 20  # bytes
 TAIL = 1 << 14  # bytes of the log that are looked at for its last line
 GRACE = 10.0  # seconds that a job has after SIGTERM
 LOOK_EVERY = 0.5  # seconds between two looks at the size of the log
-A_MOMENT = 0.05  # seconds
 ROUNDS = 20  # looks for processes that have left the process group
 # The last line of a stack trace of Node, Java or Go, and the line above it that names the error.
 FRAME = re.compile(r"at |\.\.\. \d+ more$|[}\])]|Node\.js v|\S+\.go:\d+|exit status \d+$")
@@ -115,8 +115,10 @@ class RunningJob(ChildProcess):
         try:
             self.signal(number)
             self.resume()
-            if not self._ends_within(patience):
-                self._remark(f"it did not end within {patience:g} s after SIGTERM, and was killed")
+            # The whole group: a shell may end at once, and the job that it runs a moment later.
+            eventually(lambda: not (self.running or self.has_group), patience)
+        except TimeoutError:
+            self._remark(f"it did not end within {patience:g} s after SIGTERM, and was killed")
         finally:  # also at a second Ctrl-C
             self.kill()
 
@@ -131,15 +133,6 @@ class RunningJob(ChildProcess):
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
             return last_message(log.read().decode(errors="replace"))
         return last_message("")
-
-    def _ends_within(self, seconds: float) -> bool:
-        """Wait for the end of the whole group: a shell may end at once, and the job that it runs a moment later."""
-        until = time.monotonic() + seconds
-        while self.running or self.has_group:
-            if time.monotonic() > until:
-                return False
-            time.sleep(A_MOMENT)
-        return True
 
     def _cut_log(self) -> None:
         """Empty a log that is too large: the job appends, so that it goes on at the beginning."""

@@ -40,6 +40,7 @@ BEFORE = (ANSWER, WRITE, COMMIT, "")  # of one kill after the other
 OF_THE_NETWORK = ("cut", "slow", "late-commit", "outage")
 STEADY_SECONDS = 4.0  # for sending the second half of a slice
 LONGEST_DELAY = 0.15  # seconds from the first sight of a result to the strike
+PATIENCE = 120.0  # seconds without a new result: a consumer group may wait 45 s for a killed member
 LONGEST_WAIT = 1.0  # seconds within the steady half of a slice until the job's next write is struck
 
 

@@ -148,16 +148,8 @@ def noted_before_the_commit(batch: Batch, has_epoch: bool) -> Protocol:
 
 
 def rows_not_counted(batch: Batch, has_epoch: bool) -> Protocol:
-    """Commit without asking whether all rows are acknowledged, as executors may report."""
-    if not has_epoch:
-        yield "fence"
-    if is_published((yield "read marker"), batch):
-        yield "drain"
-        return
-    yield "rows"
-    yield "marker"
-    yield "commit"
-    yield "next epoch"
+    """Commit without asking whether all rows are acknowledged. For executors, who may report that they are not."""
+    yield from no_look_before_fencing(batch, has_epoch)  # it does not ask either
 
 
 def silence_not_aborted(batch: Batch, has_epoch: bool) -> Protocol:
