@@ -88,11 +88,17 @@ def run(arguments: argparse.Namespace) -> int:
         spare=arguments.spare,
     )
     directory = arguments.output.resolve() / f"chaos-{plan.sink_name}-seed-{plan.seed}-{time.strftime('%H%M%S')}"
-    screen = Screen(plan)
     console = plain_console(stderr=True)
+    screen = Screen(plan)
+
+    def show_strike(strike: Strike) -> None:
+        screen.strikes.append(strike)
+        if not console.is_terminal:
+            console.print(f"{strike.began:.0f} s: {strike.kind} {strike.detail}")
+
     try:
         with Live(screen, console=console, refresh_per_second=4, transient=True):
-            report = run_chaos(plan, directory, screen.strikes.append, screen.see)
+            report = run_chaos(plan, directory, show_strike, screen.see)
     except KeyboardInterrupt:
         console.print(f"the evidence so far is kept in {directory}", soft_wrap=True, highlight=False)
         raise
@@ -108,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Screen:
-    """The table that is shown during the run."""
+    """The table that a terminal shows during the run; without one, each fault is a line."""
 
     def __init__(self, plan: ChaosPlan):
         self.plan = plan

@@ -18,7 +18,11 @@ FAULTS = ("driver-kill", "driver-point", "broker-kill", "network-cut", "late-com
 
 def chaos(capsys, *arguments):
     code = main(["chaos", "--json", *map(str, arguments)])
-    return code, json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    report = json.loads(shown.out)
+    for strike in report["strikes"]:
+        assert f" s: {strike['kind']} " in shown.err, "without a terminal, each fault is a line as it begins"
+    return code, report
 
 
 @pytest.mark.long
