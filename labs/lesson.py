@@ -19,9 +19,9 @@ with interrupts_wait():  # of packages that are half imported, some cannot be im
     from labs.equipment.spark import spark_session
     from labs.equipment.topics import create_topic, end_offsets
     from labs.equipment.waiting import eventually
+    from labs.evidence.auditor.anomalies import Anomaly
     from labs.evidence.auditor.audit import Result, audit, count_repeats
     from labs.evidence.auditor.expected import count_by_window
-    from labs.evidence.auditor.verdict import Anomaly
     from labs.evidence.checkpoint.checkpoint import batch_table, read_checkpoint
     from labs.evidence.checkpoint.planned_results import planned_results, read_source_records
     from labs.evidence.checkpoint.state_store import counts_in_flight

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException, Message, Producer
 from labs.engines.engine import Work
 from labs.equipment.plain_text import one_line
 from labs.equipment.topics import admin, end_offsets
-from labs.evidence.auditor.verdict import Audit
+from labs.evidence.auditor.anomalies import Audit
 from labs.evidence.readers.results import UNTIL_DECIDED, Tail, position, read_to_end, wait_until_decided
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy import Proxy

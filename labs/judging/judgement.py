@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from labs.equipment.plain_text import plain
-from labs.evidence.auditor.verdict import SHOWN, Anomaly, Audit, Verdict
+from labs.evidence.auditor.anomalies import SHOWN, Anomaly, Audit, Verdict
 from labs.judging.job_session import JobRun
 from labs.judging.workloads import MEANINGS
 

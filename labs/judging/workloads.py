@@ -18,11 +18,11 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from labs.equipment.plain_text import one_line
+from labs.evidence.auditor.anomalies import Anomaly, AnomalyTally, Audit, Fate, Verdict
 from labs.evidence.auditor.audit import audit, judge_sentinels
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key, Result
 from labs.evidence.auditor.observed import Reading as Results
-from labs.evidence.auditor.verdict import Anomaly, AnomalyTally, Audit, Fate, Verdict
 from labs.pipeline.log.generate import Traffic
 from labs.pipeline.records import (
     CLOSING_DELAY_MS,

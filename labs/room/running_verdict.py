@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from labs.evidence.auditor.anomalies import Anomaly, AnomalyTally, Fate
 from labs.evidence.auditor.audit import Batches, audit
 from labs.evidence.auditor.expected import Expected
 from labs.evidence.auditor.observed import Key, Result
-from labs.evidence.auditor.verdict import Anomaly, AnomalyTally, Fate
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.records import WINDOW_MS, window_start
 from labs.room.sink_log import Row, clock

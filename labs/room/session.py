@@ -18,8 +18,8 @@ from typing import Any
 
 import psutil
 
+from labs.evidence.auditor.anomalies import Anomaly
 from labs.evidence.auditor.audit import Audit
-from labs.evidence.auditor.verdict import Anomaly
 from labs.evidence.readers.results import Watcher
 from labs.pipeline.records import LATENESS_MS, window_start
 from labs.room.act import TRANSACTION_TIMEOUT, Act

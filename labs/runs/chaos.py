@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from labs.equipment.topics import create_topic
+from labs.evidence.auditor.anomalies import Anomaly, Verdict
 from labs.evidence.auditor.audit import Audit, Reading, SourceHistory, audit
 from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.auditor.observed import Key, Result
-from labs.evidence.auditor.verdict import Anomaly, Verdict
 from labs.evidence.checkpoint.checkpoint import log_files, read_plan
 from labs.evidence.checkpoint.planned_results import read_source_records
 from labs.evidence.readers.results import Watcher, read_results, readable_sentinels, write_sentinels

@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.verdict import Fate
+from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress
 from labs.runs.chaos import ChaosReport
 

@@ -26,7 +26,7 @@ from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from exactly_once_kafka.transport import Transport
 from labs.pipeline.records import WINDOW_MS, result_value
 from labs.schedules.model.checker import with_sight
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.model.state import State
 from labs.schedules.replay.counterexample import differences
 from labs.schedules.replay.driver import DONE, Driver

@@ -28,7 +28,7 @@ from labs.exercises.checker.scenario import Grade, NoTable
 from labs.exercises.checker.student_module import Unusable, solution_of
 from labs.schedules.conformance import played, walk
 from labs.schedules.model.checker import explore
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.replay.counterexample import replay_on_kafka
 from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay_bench import replay_bench

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labs.evidence.auditor.verdict import Anomaly, Verdict
+from labs.evidence.auditor.anomalies import Anomaly, Verdict
 from labs.judging.workloads import Copy, Count, Output, Reading, Transfer, workload_called
 from labs.pipeline.records import result_value
 

@@ -9,7 +9,7 @@ import pytest
 
 from labs.engines.engine import Work
 from labs.engines.spark import SparkEngine
-from labs.evidence.auditor.verdict import Verdict
+from labs.evidence.auditor.anomalies import Verdict
 from labs.judging.engine_run import run_speed
 from labs.judging.engine_session import EngineSession
 from labs.pipeline.log.generate import Traffic

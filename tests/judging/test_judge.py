@@ -18,7 +18,7 @@ from labs.engines.engine import Work
 from labs.equipment.jars import broker_jars
 from labs.equipment.topics import admin
 from labs.equipment.waiting import eventually
-from labs.evidence.auditor.verdict import Anomaly, Verdict
+from labs.evidence.auditor.anomalies import Anomaly, Verdict
 from labs.judge import judge
 from labs.judging.job_session import ENDINGS, JobSession
 from labs.judging.judged_job import Job

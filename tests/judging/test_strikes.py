@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from labs.equipment.child_process import ending_of
-from labs.evidence.auditor.verdict import Verdict
+from labs.evidence.auditor.anomalies import Verdict
 from labs.judge import judge
 from labs.judging.engine_session import EngineStopped
 from labs.judging.job_session import Endings, JobRun

@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from exactly_once_kafka.protocol import exactly_once
-from labs.evidence.auditor.verdict import Anomaly
+from labs.evidence.auditor.anomalies import Anomaly
 from labs.runs.attack.attack import attack, solve
 from labs.runs.attack.language import EXAMPLES, check_possible, in_orders, parse_orders
 from labs.runs.attack.scores import add_score, fewest, read_scores, score, table
 from labs.runs.attack.sinks import SINKS, source_of, wrong_sink
 from labs.schedules.model.checker import explore
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.model.stages import MODELS
 from labs.schedules.replay.replay_bench import CannotPlay, replay_bench
 from labs.schedules.schedule import HELD, Event, Schedule, ScheduleError

@@ -13,7 +13,7 @@ from exactly_once_kafka.protocol import STEPS, Batch, Marker, MarkerMismatch, Pr
 from labs.pipeline import broken_protocols
 from labs.schedules.model import state as model
 from labs.schedules.model.checker import Explored, explore
-from labs.schedules.model.stage import Stage, WithSpare, without_checkpoint
+from labs.schedules.model.drivers_and_network import Stage, WithSpare, without_checkpoint
 from labs.schedules.model.stages import MODELS, OLD_CHECKPOINT, OLD_MARKER
 from labs.schedules.model.state import Driver, State, steps_of
 from labs.schedules.schedule import ScheduleError

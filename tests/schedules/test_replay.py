@@ -8,7 +8,7 @@ import pytest
 
 from labs.evidence.auditor.audit import audit
 from labs.schedules.model.checker import explore
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.model.stages import MODELS
 from labs.schedules.replay.counterexample import Replayed, can_be_replayed, replay_on_kafka
 from labs.schedules.replay.player import Player

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
+from labs.evidence.auditor.anomalies import Anomaly, AnomalyTally, Audit, Fate, Verdict
 from labs.evidence.auditor.observed import Key, Reading, Result, SourceHistory
-from labs.evidence.auditor.verdict import Anomaly, AnomalyTally, Audit, Fate, Verdict
 
 
 def audit(

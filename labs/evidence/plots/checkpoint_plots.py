@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator, MultipleLocator
 
-from labs.evidence.auditor.verdict import Fate
+from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.checkpoint.checkpoint import Batch, Checkpoint
 from labs.evidence.plots.style import COLOURS, DAY_MS, NOTHING_KNOWN, REQUESTS, dress, label_time, new_axes, say_instead
 from labs.pipeline.records import WINDOW_MS, window_start

@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from labs.evidence.auditor.anomalies import Anomaly, Audit, Fate, Verdict
 from labs.evidence.auditor.expected import busiest_ips, busiest_window, requests_per_ip, requests_per_window
 from labs.evidence.auditor.observed import Key, utc
-from labs.evidence.auditor.verdict import Anomaly, Audit, Fate, Verdict
 from labs.evidence.plots.style import (
     COLOURS,
     REQUESTS,

@@ -18,7 +18,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.verdict import Fate, Verdict
+from labs.evidence.auditor.anomalies import Fate, Verdict
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress, new_axes, say_instead
 
 Row = Mapping[str, Any]

@@ -18,7 +18,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DateFormatte
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
-from labs.evidence.auditor.verdict import Fate
+from labs.evidence.auditor.anomalies import Fate
 from labs.pipeline.records import WINDOW_MS
 
 COLOURS = {

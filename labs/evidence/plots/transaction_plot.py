@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from labs.evidence.auditor.verdict import Fate
+from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress, figure_of, new_axes, say_instead
 
 DARK = "#555555"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from labs.evidence.auditor.verdict import Audit
+from labs.evidence.auditor.anomalies import Audit
 from labs.exercises.checker.protocol_table import NoProtocol, all_courses, from_table, table_of
 from labs.exercises.checker.report import timeline
 from labs.exercises.checker.rounds import EXAMPLES, History, ended_badly
@@ -23,7 +23,7 @@ from labs.exercises.checker.scenario import DOUBLED, LOST, WRONG, Finding, Grade
 from labs.schedules.conformance import played, walk
 from labs.schedules.diagram import draw
 from labs.schedules.model.checker import Explored, explore, with_sight
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.model.stages import OLD_CHECKPOINT
 from labs.schedules.model.state import State
 from labs.schedules.replay.counterexample import replay_on_kafka

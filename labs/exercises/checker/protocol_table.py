@@ -27,7 +27,7 @@ from exactly_once_kafka.protocol import Batch, Marker, MarkerMismatch, Protocol
 from labs.equipment.plain_text import one_line
 from labs.exercises.checker.scenario import NoTable
 from labs.exercises.checker.student_module import at_line, in_words, require_parameters, safely, where
-from labs.schedules.model.stage import READINGS
+from labs.schedules.model.drivers_and_network import READINGS
 from labs.schedules.model.state import MOST_STEPS, REFUSES, BatchProtocol
 
 STEPS = (*(step for step in OF_THE_SINK if step != "abort"), "note")

@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from labs.equipment.plain_text import one_line, plain
-from labs.evidence.auditor.verdict import badge
+from labs.evidence.auditor.anomalies import badge
 from labs.exercises.checker.scenario import Exercise, Finding, Grade
 
 LONGEST = 24  # lines

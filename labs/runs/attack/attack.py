@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from labs.evidence.auditor.anomalies import Anomaly
 from labs.evidence.auditor.audit import Audit, audit
-from labs.evidence.auditor.verdict import Anomaly
 from labs.evidence.readers.results import read_visible
 from labs.runs.attack.language import AT_THE_END, Moment, Order, check_possible
 from labs.schedules.model.checker import explore
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.replay.counterexample import judge, keys
 from labs.schedules.replay.driver import Step
 from labs.schedules.replay.player import Player

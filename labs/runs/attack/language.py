@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from labs.schedules.model.stage import REQUESTS, Stage
+from labs.schedules.model.drivers_and_network import REQUESTS, Stage
 from labs.schedules.schedule import HELD, PROGRAM, Event, Schedule, ScheduleError
 
 EXAMPLES = (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from labs.equipment.plain_text import text_of
 from labs.runs.attack.language import in_orders
 from labs.schedules.model.checker import explore
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 
 
 class Score(NamedTuple):

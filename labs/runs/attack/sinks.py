@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from labs.pipeline import broken_protocols
 from labs.runs.attack.language import STEPS
-from labs.schedules.model.stage import REQUESTS, Stage
+from labs.schedules.model.drivers_and_network import REQUESTS, Stage
 from labs.schedules.model.stages import OLD_CHECKPOINT, OLD_MARKER
 
 

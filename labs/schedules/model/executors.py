@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.schedules.model.stage import Moves, Stage
+from labs.schedules.model.drivers_and_network import Moves, Stage
 from labs.schedules.model.state import (
     FENCED,
     NEVER,

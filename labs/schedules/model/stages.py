@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from exactly_once_kafka.protocol import exactly_once
 from labs.pipeline import broken_protocols
+from labs.schedules.model.drivers_and_network import Stage, WithSpare
 from labs.schedules.model.executors import ByExecutors
-from labs.schedules.model.stage import Stage, WithSpare
 from labs.schedules.model.state import put
 from labs.schedules.schedule import Event
 

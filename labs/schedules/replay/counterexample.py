@@ -9,13 +9,13 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from labs.evidence.auditor.anomalies import Anomaly
 from labs.evidence.auditor.audit import Audit, audit
 from labs.evidence.auditor.observed import Key
-from labs.evidence.auditor.verdict import Anomaly
 from labs.evidence.readers.results import read_results
 from labs.pipeline.records import WINDOW_MS
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.model.executors import ByExecutors
-from labs.schedules.model.stage import Stage
 from labs.schedules.model.stages import DownstreamStage, TwoPhaseStage
 from labs.schedules.replay.player import BasePlayer, DownstreamPlayer, Player, TwoPhasePlayer
 from labs.schedules.replay.replay_bench import ReplayBench

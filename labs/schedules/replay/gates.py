@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException
 from exactly_once_kafka.errors import FENCED, SinkRefused
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.protocol import Batch, Marker, MarkerMismatch, Step
-from labs.schedules.model.stage import REQUESTS
+from labs.schedules.model.drivers_and_network import REQUESTS
 from labs.schedules.model.state import BatchProtocol
 
 

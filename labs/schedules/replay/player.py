@@ -28,7 +28,7 @@ from labs.evidence.readers.results import read_visible, wait_until_decided
 from labs.faults.kafka_messages import said
 from labs.faults.proxy import HeldRequest, Passage, Proxy, Request
 from labs.pipeline.records import WINDOW_MS, result_value
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.recorder import Recorder
 from labs.schedules.replay.driver import DONE, Driver, PlayedDriver, Step
 from labs.schedules.replay.gates import SmallCheckpoint, name_of

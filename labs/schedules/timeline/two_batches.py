@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, BEFORE_ROWS, MID_ROWS
 from exactly_once_kafka.protocol import Batch, Protocol, is_published
-from labs.schedules.model.stage import Stage, without_checkpoint
+from labs.schedules.model.drivers_and_network import Stage, without_checkpoint
 from labs.schedules.model.state import BatchProtocol, State, with_driver
 from labs.schedules.schedule import REQUESTS, SUPERVISOR, Event
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from labs.schedules.model.stage import Stage
+from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.model.state import State
 from labs.schedules.schedule import Event
 from labs.schedules.timeline.two_batches import AGAIN, BATCHES, CRASH, ROWS, Course, Switches

@@ -1,7 +1,7 @@
 import numpy as np
 from matplotlib.colors import to_hex
 
-from labs.evidence.auditor.verdict import Fate
+from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.plots.checkpoint_plots import plot_arrivals
 from labs.evidence.plots.style import COLOURS
 

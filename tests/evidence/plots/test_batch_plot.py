@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 from matplotlib.colors import to_hex
 
-from labs.evidence.auditor.verdict import Fate
+from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.plots.checkpoint_plots import plot_batches
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS
 

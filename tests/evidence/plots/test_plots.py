@@ -9,8 +9,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
+from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.auditor.audit import Result, audit
-from labs.evidence.auditor.verdict import Fate
 from labs.evidence.plots.count_plots import (
     plot_audit,
     plot_count_report,

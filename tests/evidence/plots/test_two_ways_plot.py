@@ -2,7 +2,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from labs.evidence.auditor.verdict import Fate
+from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.plots.count_plots import plot_two_ways
 from labs.evidence.plots.style import COLOURS
 from tests.plots import bars, legend

@@ -1,4 +1,4 @@
-"""The outcome of an audit: the verdict, its numbers, and the first anomalies in words. `audit` decides it."""
+"""The outcome of an audit: its verdict, its numbers, and the first anomalies in words. `audit` decides it."""
 
 from __future__ import annotations
 
