@@ -15,9 +15,9 @@ from exactly_once_kafka.errors import NO_ANSWER_YET, OutcomeUnknown, explain
 from exactly_once_kafka.kafka_client.open_transactions import ensure_transaction_ended
 from exactly_once_kafka.marker_store import MarkerStore, Unreadable
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
-from exactly_once_kafka.options import producer_settings, require_asserts
 from exactly_once_kafka.plan import goes_back, plan_of, shown
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.producer_options import producer_settings, require_asserts
 from exactly_once_kafka.protocol import ADOPTED, Marker
 
 EXAMPLES = """examples:

@@ -21,9 +21,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from exactly_once_kafka.deadline import SLICE, Deadline, QueryStopped
 from exactly_once_kafka.errors import NO_ANSWER_YET, NO_SUCH_TOPIC, Absence, Refusal, root_error, with_operation
 from exactly_once_kafka.marker_topic import MarkerTopic, MarkerTopicUnsafe
-from exactly_once_kafka.options import connection_settings
 from exactly_once_kafka.plan import spelled
 from exactly_once_kafka.producer import aborting_on_failure, acknowledged, commit
+from exactly_once_kafka.producer_options import connection_settings
 from exactly_once_kafka.protocol import ADOPTED, Marker
 
 LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first

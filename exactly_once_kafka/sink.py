@@ -46,8 +46,8 @@ from exactly_once_kafka.kafka_rows import BatchRows, check_columns
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.names import check_topic
-from exactly_once_kafka.options import CHECK_SKIPPED, LOGGER, producer_settings
 from exactly_once_kafka.points import Points, pass_by
+from exactly_once_kafka.producer_options import CHECK_SKIPPED, LOGGER, producer_settings
 from exactly_once_kafka.protocol import Batch
 from exactly_once_kafka.tokens import by_token, forget_refused
 from exactly_once_kafka.transport import KafkaTransport

@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark import SparkContext, TaskContext, cloudpickle
 
 from exactly_once_kafka.errors import IncompleteWrite
-from exactly_once_kafka.options import NO_ASSERTS
+from exactly_once_kafka.producer_options import NO_ASSERTS
 
 NEEDED = "exactly_once_kafka|kafka|pyarrow|numpy|google_crc32c|confluent_kafka"
 SAID = (

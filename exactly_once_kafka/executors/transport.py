@@ -46,8 +46,8 @@ from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.kafka_client.settings import Encoding
 from exactly_once_kafka.kafka_rows import BatchRows, as_bytes
 from exactly_once_kafka.marker_store import MarkerStore
-from exactly_once_kafka.options import LOGGER
 from exactly_once_kafka.producer import TOO_OLD
+from exactly_once_kafka.producer_options import LOGGER
 from exactly_once_kafka.protocol import Batch, Marker
 from exactly_once_kafka.query import RunningQuery
 from exactly_once_kafka.transport import KafkaTransport

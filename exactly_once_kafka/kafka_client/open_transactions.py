@@ -42,7 +42,7 @@ from exactly_once_kafka.kafka_client.cluster import Cluster
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.kafka_client.settings import kafka_python_settings
-from exactly_once_kafka.options import CHECK_SKIPPED, LOGGER
+from exactly_once_kafka.producer_options import CHECK_SKIPPED, LOGGER
 
 Partition = tuple[str, int]
 Leaders = dict[Partition, int]  # node ids

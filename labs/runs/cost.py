@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.kafka_rows import BatchRows
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_COMMIT, BEFORE_ROWS
 from exactly_once_kafka.producer import send_rows
+from exactly_once_kafka.producer_options import producer_settings
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed

@@ -12,8 +12,8 @@ from exactly_once_kafka import __main__ as command
 from exactly_once_kafka.__main__ import main
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker_store import MarkerStore
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer, commit
+from exactly_once_kafka.producer_options import producer_settings
 from exactly_once_kafka.protocol import ADOPTED, Marker
 
 pytestmark = pytest.mark.bench

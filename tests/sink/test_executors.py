@@ -28,8 +28,8 @@ from exactly_once_kafka.kafka_client.cluster import Cluster
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.settings import kafka_python_settings
 from exactly_once_kafka.kafka_rows import BatchRows
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.producer_options import producer_settings
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import admin, create_topic
 from labs.equipment.waiting import eventually

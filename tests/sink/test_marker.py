@@ -13,8 +13,8 @@ from exactly_once_kafka import marker_store as marker_module
 from exactly_once_kafka import marker_topic
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker_store import MarkerStore, Unreadable, value_of
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.producer_options import producer_settings
 from exactly_once_kafka.protocol import Marker
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.producer_options import producer_settings
 from labs.equipment.ports import free_ports
 from labs.equipment.waiting import eventually
 

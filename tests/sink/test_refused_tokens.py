@@ -15,8 +15,8 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import is_login_refused
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.producer_options import producer_settings
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.waiting import eventually

@@ -15,8 +15,8 @@ from exactly_once_kafka.arrow_rows import ArrowRows
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import FENCED, BatchFailed, root_error
 from exactly_once_kafka.kafka_rows import BatchRows, check_columns
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import send_rows
+from exactly_once_kafka.producer_options import producer_settings
 from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
 

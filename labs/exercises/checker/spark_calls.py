@@ -16,8 +16,8 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import topic_for
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.producer import PendingProducer
+from exactly_once_kafka.producer_options import producer_settings
 from exactly_once_kafka.protocol import ADOPTED, Marker
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.spark import spark_session

@@ -53,9 +53,9 @@ from exactly_once_kafka.kafka_client.open_transactions import ensure_transaction
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.names import check_topic
-from exactly_once_kafka.options import producer_settings
 from exactly_once_kafka.points import AFTER_COMMIT, BEFORE_CHECKPOINT, BEFORE_COMMIT, MID_ROWS, Points, pass_by
 from exactly_once_kafka.producer import PendingProducer, aborting_on_failure, acknowledged, commit
+from exactly_once_kafka.producer_options import producer_settings
 from exactly_once_kafka.protocol import Marker
 from labs.pipeline.records import RESULT_FIELDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exactly_once_kafka.options import connection_settings, producer_settings
+from exactly_once_kafka.producer_options import connection_settings, producer_settings
 
 SETTINGS = "sink", "127.0.0.1:1"
 
