@@ -22,7 +22,7 @@ EXAMPLES = """examples:
   python -m labs judge --control "python3 my_copy_at_least_once.py" -- python3 my_copy.py
   python -m labs judge --workload transfer --seed 3 --html report.html -- node transfers.js
   python -m labs judge --faults kill,pause,cut,slow -- java Copy.java
-  python -m labs judge --bootstrap-servers 127.0.0.1:9092 -- ./copy      kills only, on a Kafka of your own
+  python -m labs judge --bootstrap-servers 127.0.0.1:9092 -- ./copy      on a Kafka of your own
 
 The job gets KAFKA_BOOTSTRAP_SERVERS, SOURCE_TOPIC, SINK_TOPIC, CHECKPOINT_DIR and GROUP; docs/judge.md has the rest.
 The exit code is 0 for valid, 1 for invalid, and 2 for unknown and for a mistake in the arguments.

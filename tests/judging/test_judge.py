@@ -33,6 +33,7 @@ RIGHT = [
 ]
 WRONG = [
     ("copy_offset_in_file", {}, DOUBLED),
+    ("copy_commit_first", {}, LOST),
     ("copy_last_offset", {}, DOUBLED),
     ("transfer_two_transactions", {"records": 400}, TORN),
     ("transfer_auto_commit", {}, DOUBLED),
