@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -41,6 +42,19 @@ def test_game_that_is_won(capsys, tmp_path, typed):
     assert json.loads(scores.read_text())["broken"] is True
     assert main(["attack", "--scores", str(scores)]) == 0
     assert re.search(rf"^Ada +{WEAK} +idempotent producer only +1 +1 +yes ", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.long
+def test_example_of_the_page_ends_as_the_page_says(capsys, typed):
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    [(order, seed, said)] = re.findall(
+        r'echo "(.+)" > orders\.txt\n.+ attack --seed (\d+) .+?\n( {4}the run:.+?)\n\n', page, re.DOTALL
+    )
+    typed(order + "\n")
+    assert main(["attack", "--seed", seed]) == 0
+    out = capsys.readouterr().out
+    for line in said.splitlines():
+        assert line.strip() in out
 
 
 @pytest.mark.long
