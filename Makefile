@@ -42,10 +42,10 @@ demo: $(PACKAGES) ## run the pipeline, crash it, audit it, plot it
 check: lint types  ## between two edits, one minute: style, types, and the tests that start nothing
 	$(PYTEST) -q $(SHARED) -m "not bench and not long and not soak"
 
-test: lint types  ## before a change is handed in, ten minutes: each promise once, on a real Kafka and Spark; lessons 00, 01 and 03 to 07
+test: lint types  ## before a change is handed in, ten minutes: each promise once, on a real Kafka and Spark; lessons 00, 01 and 05 to 07
 	$(PYTEST) $(SHARED) -m "not long and not soak" --durations 25
 
-test-all: test  ## most of an hour: after make test every crash, fault and engine, every lesson and exercise, once
+test-all: test  ## most of an hour: also each long test with one of its parameters, and every lesson and exercise
 	$(PYTEST) $(SHARED) -m "long and not soak" --durations 60
 
 tests: $(READY)  ## all tests, or some of them: make tests TESTS=tests/sink
