@@ -31,13 +31,17 @@ class ApartFailed(RuntimeError):
 
 
 class Apart:
-    """A process that calls `function(*arguments)`, and waits until that has returned. Raises ApartFailed."""
+    """A process that calls `function(*arguments)`. The constructor waits until the function has returned.
+
+    Raises ApartFailed; TimeoutError after 60 s.
+    """
 
     def __init__(self, function: Callable[..., Any], *arguments: Any):
         self._directory = Path(tempfile.mkdtemp(prefix="labs-apart-"))
         (self._directory / "call").write_bytes(cloudpickle.dumps((function, arguments)))
         command = [sys.executable, "-m", "labs.equipment.apart", str(self._directory)]
-        # TMPDIR also gets the temporary files of a killed Spark. The function may be in a module beside the notebook.
+        # TMPDIR: a killed Spark leaves its temporary files in the directory, which `kill` deletes. PYTHONSAFEPATH is
+        # empty, because the function may be in a module beside the notebook.
         environment = for_python(TMPDIR=str(self._directory), PYTHONSAFEPATH="")
         self._process = ChildProcess(command, self._directory / "output", leftovers=self._directory, env=environment)
         answer = self._directory / "answer"

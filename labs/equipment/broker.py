@@ -148,7 +148,8 @@ class Broker:
     def start(self, node: int | None = None, meanwhile: Callable[[], object] = nothing) -> Broker:
         """Start one node, or every one that does not run, and wait until it answers.
 
-        `meanwhile` is called before the wait, such as to start another JVM. Raises BrokerError, and what that raises.
+        `meanwhile` is called before the wait, for example to start another JVM. Raises BrokerError, and what
+        `meanwhile` raises.
         """
         for attempt in range(3):
             try:
@@ -208,7 +209,7 @@ class Broker:
             each.signal(number)
 
     def _end(self, number: int, node: int | None) -> None:
-        self._signal(number, node)  # to all of them first: the last one would wait for controllers that are gone
+        self._signal(number, node)  # signal all before the first wait: the last would wait for dead controllers
         for each in self._which(node):
             each.wait_gone(timeout=30 if len(self.nodes) == 1 else 10)
 
@@ -222,7 +223,7 @@ class Broker:
 class ExternalBroker:
     """A Kafka that the lab did not start: it can be used, but not stopped or killed."""
 
-    external, running, replication = True, True, -1  # -1: its default
+    external, running, replication = True, True, -1  # -1: the replication that this Kafka has as its default
 
     def __init__(self, bootstrap_servers: str):
         self.bootstrap_servers = bootstrap_servers

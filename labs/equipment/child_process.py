@@ -6,11 +6,12 @@ lab's own settings, KAFKA_BOOTSTRAP_SERVERS and SPARK_MASTER. Limitations: a Spa
 that SPARK_MASTER names, keeps what was set for it.
 
 Guarantee: when this process ends, however it ends, so do the child and its process group, paused or not, and then the
-directory `leftovers` is deleted. No other process is ever signalled. Limitations: processes that leave the group
-(PostgreSQL's own children do, and end with their parent). POSIX only (Linux and macOS).
+directory `leftovers` is deleted. No other process is ever signalled. Limitations: a process that leaves the group is
+not killed (PostgreSQL's own children leave it, and end with their parent). POSIX only (Linux and macOS).
 
-A `ChildReaper` does that. A small shell reads process ids from a pipe. The pipe ends when no process holds our end any
-more, also after SIGKILL; then the shell kills that process with its group, and deletes what it left.
+A `ChildReaper` keeps this guarantee. It starts a small shell, which reads the child's process id from a pipe. The pipe
+ends when no process holds its writing end any more, that is when this process has ended, also by SIGKILL. Then the
+shell kills the child with its process group, and deletes `leftovers`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-UTF8 = {"LC_ALL": "C.UTF-8"}  # a JVM cannot enter café/ in the C locale
+UTF8 = {"LC_ALL": "C.UTF-8"}  # in the C locale, a JVM cannot use a directory such as café/
 OF_SPARK = ("SPARK_", "PYSPARK_", "_PYSPARK_", "HADOOP_", "YARN_", "HIVE_", "LOG4J_")
 OF_OTHER_ENGINES = ("FLINK_", "PYFLINK_", "QUIX__")
-# Read by every JVM, or by every bash, which Spark's scripts are.
+# JVMs read some of these, and shells the others: Spark's scripts are bash scripts.
 OF_JAVA = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "JDK_JAVAC_OPTIONS", "OPENJ9_JAVA_OPTIONS")
 OF_JAVA_AND_SHELLS = (*OF_JAVA, "IBM_JAVA_OPTIONS", "CLASSPATH", "BASH_ENV", "ENV", "CDPATH", "SHELLOPTS", "BASHOPTS")
 OF_THE_LAB = ("SPARK_MASTER",)
@@ -125,8 +126,8 @@ class ChildReaper:
     """Kills the child that `start` started, with its process group, if the current process ends before `release()`.
 
     Then it deletes the directory `leftovers`, also if no child was started. With `group`, the child must lead a process
-    group (`start_new_session`); otherwise it is killed alone. It first has `patience` seconds to end by itself.
-    A reaper that is garbage-collected acts as if the process had ended.
+    group (`start_new_session`); otherwise it is killed alone. Before the kill, the child has `patience` seconds to end
+    by itself. A reaper that is garbage-collected acts as if the current process had ended.
     """
 
     def __init__(self, leftovers: Path | None = None, patience: int = 0, group: bool = True):
@@ -258,7 +259,7 @@ class ChildProcess:
         return code
 
     def finish(self, timeout: float | None = None) -> int:
-        """Wait for the end as `wait` does; kill the process if something is raised meanwhile, as KeyboardInterrupt."""
+        """Wait for the end as `wait` does; kill the process if the wait raises, for example KeyboardInterrupt."""
         try:
             return self.wait(timeout)
         except BaseException:
@@ -293,7 +294,7 @@ class ChildProcess:
     def pause(self) -> None:
         """SIGSTOP: freeze the process. When this returns, all of its threads have stopped."""
         self.signal(signal.SIGSTOP)
-        if self.pid is not None:  # its other threads continue until the first has got the signal
+        if self.pid is not None:  # its threads continue until one of them has handled the signal
             eventually(lambda: self.paused or self.pid is None)
 
     def resume(self) -> None:

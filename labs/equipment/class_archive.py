@@ -1,8 +1,8 @@
-"""Class-data archives: the classes of a JVM in a file that the next JVM maps, instead of reading and checking jars.
+"""Class-data archives (CDS): a file of a JVM's classes, which the next JVM maps instead of reading and checking jars.
 
-A broker and a Spark driver each load some ten thousand classes at every start. `make_archives` records these once, and
-a start then takes a third less of the processor's time. Limitations: a JVM ignores an archive that was made with
-another Java or other jars.
+A broker and a Spark driver each load some ten thousand classes at every start. `make_archives` records these once, in a
+training run, and a start then takes a third less of the processor's time. Limitations: a JVM ignores an archive that
+was made with another Java or other jars.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ARCHIVES = ("broker", "spark")
-MADE_FOR = "made-for"  # a file that names the installation
+MADE_FOR = "made-for"  # a file that names the Java and the Spark of the archives
 BASE = "base.jsa"  # Java's own classes: every other archive needs it, and a trimmed Java comes without
 TRAINING = "LABS_TRAIN_ARCHIVES"  # names a directory: JVMs record the classes that they load, and write them there
 LONGEST = 600  # seconds that the training may take on a slow machine
 TOPIC, RESULTS = "training", "results"  # topics of the training
-QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # no warning if an archive is of other jars
+QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # no warning if an archive was made with other jars
 
 
 def archive_options(name: str) -> tuple[str, ...]:
@@ -130,9 +130,9 @@ def _keep(file: Path, directory: Path) -> None:
 
 
 def train() -> None:
-    """Do once what every lesson does, so that the JVMs record the classes that they load for it.
+    """Run a broker and a stateful query from Kafka to Kafka, as every lesson does: the JVMs record what they load.
 
-    That is a broker, and a stateful query from Kafka to Kafka. Both JVMs end cleanly: at their end they write.
+    Both JVMs must end cleanly, because a JVM writes its archive when it ends.
     """
     from labs.equipment.broker import Broker
     from labs.equipment.doctor import produce

@@ -137,7 +137,7 @@ def _available_memory(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/
                 continue
             top = groups / "memory" if controllers else groups  # version 1, or 2
             inner = top / path.lstrip("/")
-            # A container may see only its own group, and that as the top.
+            # A container may see only its own group, which then is `top` itself.
             for group in (each for each in (inner, *inner.parents) if each.is_relative_to(top)):
                 available = min(available, _left_in(group, V1 if controllers else V2))
     return available
@@ -227,7 +227,8 @@ def bench(stack: contextlib.ExitStack) -> list[Step]:
 
     return [
         Step("Broker", broker, _unset("KAFKA_BOOTSTRAP_SERVERS", "a broker of its own"), ("Java", "Jars", "Ports")),
-        Step("Spark", spark, _unset("SPARK_MASTER", "this machine", ""), ("Connector", "Broker")),  # it has its own
+        # Without SPARK_MASTER no cure is given here: each error has a cure of its own.
+        Step("Spark", spark, _unset("SPARK_MASTER", "this machine", ""), ("Connector", "Broker")),
     ]
 
 

@@ -16,7 +16,7 @@ def foreign_packages() -> str:
     named = [Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     found = {name: _place(name) for name in PACKAGES if _is_installed(name)}
     hiding = {name: place for name, place in found.items() if place and place.parent in named}
-    if "PYSPARK_GATEWAY_PORT" in os.environ or not hiding:  # spark-submit puts its own Spark there
+    if "PYSPARK_GATEWAY_PORT" in os.environ or not hiding:  # spark-submit puts its own Spark into PYTHONPATH
         return ""
     what = "; ".join(f"{name} is that of {place.parent}, which PYTHONPATH names" for name, place in hiding.items())
     return f"{what}, and not the one that is installed\nUnset PYTHONPATH, or take that directory out of it"

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[threading.Event]:
-    """Keep a SIGINT until the end of the block, and raise KeyboardInterrupt then. The event is set meanwhile.
+    """Delay a SIGINT: raise KeyboardInterrupt at the end of the block. The yielded event is set when a SIGINT arrives.
 
     An exception in the block takes precedence. Does nothing outside the main thread, which alone gets interrupts, or if
     SIGINT is ignored or not handled by Python.

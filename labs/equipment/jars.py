@@ -1,4 +1,4 @@
-"""The jars of the Kafka broker and those that Spark needs besides its own: fetched once, checked against their sums.
+"""The jars of the Kafka broker, of other engines, and what Spark needs besides its own: fetched once, verified.
 
 jgo fetches the jars. On every start, the lab uses them only if none is missing and every jar has the SHA-256 sum that
 `jars.sha256` records: a corrupted or swapped jar is refused by name. Cached jars need no network. If several processes
@@ -35,7 +35,7 @@ SPARK = "+".join(
         "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",
     ]
 )
-# Of the connector's releases the one made for the Flink that labs/engines/locks names; everything else is in it.
+# The connector's release for the version of Flink that labs/engines/locks names. It contains all that it needs.
 FLINK = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
 STREAMS = f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
 LOCAL_FILES = "hadoop-bare-naked-local-fs"
@@ -81,7 +81,7 @@ def streams_jars() -> tuple[Path, ...]:
 
 
 def all_jars() -> tuple[Path, ...]:
-    """Return every jar that the lab uses, fetched if need be and verified. Raises JarRefused."""
+    """Return the jars of the broker and those that Spark needs, fetched if need be and verified. Raises JarRefused."""
     return (*broker_jars(), *connector_jars(), local_files_jar())
 
 
@@ -130,7 +130,7 @@ def _fetch_alone(endpoint: str, names: Set[str]) -> list[Path]:
     try:
         with alone_in(_cache()):
             jars = _kept(endpoint, names) or _fetch(endpoint)
-            if names - {jar.name for jar in jars}:  # jgo takes the rest of an interrupted fetch for all of it
+            if names - {jar.name for jar in jars}:  # jgo takes an interrupted fetch for a complete one
                 jars = _fetch(endpoint, anew=True)
             return jars
     except OSError as error:
@@ -140,7 +140,7 @@ def _fetch_alone(endpoint: str, names: Set[str]) -> list[Path]:
 def _fetch(endpoint: str, anew: bool = False) -> list[Path]:
     os.environ.setdefault("JGO_CACHE_DIR", str(_cache()))
     os.environ.setdefault("M2_REPO", str(home() / ".m2" / "repository"))
-    import jgo  # takes as long as the rest of a start
+    import jgo  # imported only here, because it takes as long as the rest of a start
 
     try:
         return sorted(jgo.build(endpoint, update=anew).all_jars)

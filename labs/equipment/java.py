@@ -47,7 +47,7 @@ def innermost_cause(printed: str) -> str | None:
 
 
 def cure(cause: str, kept: Collection[str] = ()) -> str:
-    """Return what to do about a cause. `kept` are this machine's variables that Java got and that may be the reason."""
+    """Return what to do about a cause. `kept` are the environment variables that Java got and that may be the cause."""
     if kept:
         return f"Unset those of these variables that are not meant for this Spark: {', '.join(sorted(kept))}"
     return next((what_to_do for pattern, what_to_do in CURES if re.search(pattern, cause)), REPEAT)
@@ -149,7 +149,7 @@ def _spark_ready_home(home: Path) -> Path:
 
 
 def _keep(file: Path, text: str) -> None:
-    """Let `file` hold `text` and be executable; several processes may do so at once."""
+    """Write `text` into `file`, unless it is there, and make it executable. Several processes may do so at once."""
     if not file.exists() or file.read_text() != text:
         file.parent.mkdir(parents=True, exist_ok=True)
         fresh = file.with_name(f"{file.name}.{os.getpid()}")

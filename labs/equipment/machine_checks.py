@@ -31,7 +31,7 @@ class Step:
 
 
 def follow(steps: list[Step], starting: Callable[[str], object] = lambda name: None) -> Iterator[Check]:
-    """Take the steps in order, without those that need a step that did not pass."""
+    """Take the steps in order, and yield the result of each; a step that needs one that did not pass is not tried."""
     passed: set[str] = set()
     for step in steps:
         lacking = [need for need in step.needs if need not in passed]

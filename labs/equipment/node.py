@@ -71,9 +71,9 @@ def sees_it_fenced(controller: ChildProcess, metadata: Path) -> bool:
         return sum(file.stat().st_size for file in metadata.glob("*.log"))
 
     eventually(lambda: ended() or log_since_active(), timeout=60)
-    with contextlib.suppress(TimeoutError):  # it may have been fenced when it died, and then the log does not change
+    with contextlib.suppress(TimeoutError):  # a broker that was fenced when it died does not change the log
         eventually(lambda: ended() or "fenced=1," in log_since_active(), timeout=5)
-    # The controller writes the record of it with some delay, and a shutdown would drop it.
+    # The controller writes the record of the fencing with some delay, and a shutdown would drop it.
     before = size()
     with contextlib.suppress(TimeoutError):
         eventually(lambda: ended() or size() > before, timeout=2)
@@ -150,9 +150,9 @@ CLEAN_ENDS = (0, 128 + signal.SIGTERM, -signal.SIGTERM)
 CONTROLLER_ATTEMPTS = 5
 LONGEST_PREPARATION = 120  # seconds
 RUNNING = "running"  # a file that only a clean end removes
-# C1 only: starts in half the time. A benchmark turns it off, since a long run is slower with it.
+# Only the JVM's quick compiler (C1): starts in half the time. A benchmark turns this off: a long run is slower with it.
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
-QUICK_SPARK = (*QUICK_START, "-XX:+UseSerialGC")  # and a collector that starts no threads, which a broker always has
+QUICK_SPARK = (*QUICK_START, "-XX:+UseSerialGC")  # and a collector without threads; every broker has it anyway
 # On a full disk a broker starts, answers, and dies at its first write.
 LEAST_SPACE = 100 << 20
 

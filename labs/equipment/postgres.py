@@ -35,7 +35,7 @@ class PostgresError(RuntimeError):
 
 
 class PostgresPrograms:
-    """Runs the programs in `directory` as the current user; if that is root, as `nobody`, who gets the directory."""
+    """Runs the programs in `directory` as the current user; if that is root, as `nobody`, who then owns `directory`."""
 
     def __init__(self, package: Path, directory: Path):
         self._directory, self._user = directory, {}

@@ -63,9 +63,9 @@ DEAF_TO_CTRL_C = ("/bin/sh", "-c", """trap '' INT; exec "$@" """, "sh")
 
 
 class DriverJvm:
-    """`spark-submit` of the Spark in `home` with `settings`, printing to `log`.
+    """The driver's JVM: `spark-submit` of the Spark in `home` with `settings`. What it prints is appended to `log`.
 
-    It is in this process's group, so that a signal to a job also reaches its JVM.
+    It is in this process's group, so that a signal to a job's group also reaches the job's JVM.
     """
 
     def __init__(self, home: str, settings: Mapping[str, str], environment: Mapping[str, str], log: Path):
@@ -75,7 +75,7 @@ class DriverJvm:
         command = [*DEAF_TO_CTRL_C, f"{home}/bin/spark-submit"]
         command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)}
-        end, ours = os.pipe()  # it ends when nobody holds our end
+        end, ours = os.pipe()  # the JVM ends at the end of its input, when no process holds our end of the pipe
         self._reaper = ChildReaper(patience=JVM_ENDS_IN, group=False)
         try:
             with log.open("ab") as printed:
@@ -91,7 +91,7 @@ class DriverJvm:
             os.close(end)
 
     def connect(self, interrupted: Callable[[], bool]) -> JavaGateway | None:
-        """Wait until it answers, and return PySpark's connection to it; None if it ends before, or if `interrupted`."""
+        """Wait for the JVM, and return PySpark's connection to it; None if it has ended or failed, or `interrupted`."""
         while not self._address.exists():
             if self.process.poll() is not None or interrupted() or self._failed():
                 return None
@@ -104,11 +104,11 @@ class DriverJvm:
         return gateway
 
     def _failed(self) -> bool:
-        """Tell whether its main thread has failed: other threads may keep the JVM alive forever."""
+        """Tell whether the JVM's main thread has failed: other threads may keep the JVM alive forever."""
         if MAIN_FAILED not in self._log.read_bytes()[self._log_start :]:
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(2)  # until it has said why
+            self.process.wait(2)  # gives the JVM time to print the cause
         return True
 
     @contextlib.contextmanager
@@ -127,14 +127,14 @@ class DriverJvm:
         self.kill()
 
     def end(self) -> None:
-        """Let it end, and kill it if it does not."""
+        """Let the JVM end, and kill it if it has not ended after JVM_ENDS_IN seconds."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            self._stdin.close()  # at its end, the JVM ends
+            self._stdin.close()  # the JVM ends at the end of its input
             self.process.wait(JVM_ENDS_IN)
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL it, and what Spark's scripts have started before they became the JVM."""
+        """SIGKILL the process and its descendants: Spark's scripts start others before they become the JVM."""
         with contextlib.suppress(psutil.NoSuchProcess):
             family = psutil.Process(self.process.pid)
             for each in (family, *family.children(recursive=True)):
@@ -166,7 +166,7 @@ class Hidden(MetaPathFinder):
 
 
 def look_for_numpy() -> None:
-    """Import the module with which PySpark looks for numpy, unless it has been imported."""
+    """Import the module with which PySpark looks for numpy, unless it has been imported; pandas is hidden from it."""
     hidden = Hidden("pandas")
     sys.meta_path.insert(0, hidden)
     try:
@@ -179,13 +179,14 @@ def look_for_numpy() -> None:
 
 LOCAL_MASTER = "local[2]"
 SET_BY_THE_LAB = ("SPARK_HOME", "SPARK_LAUNCHER_OPTS")  # with any master
-LONGEST_START = 600  # seconds until a session on this machine is given up: 8 on an idle one, 200 on a very busy one
+LONGEST_START = 600  # seconds for a start on this machine; an idle machine takes 8, a very busy one 200
 _one_at_a_time = threading.Lock()
 _jvm: DriverJvm | None = None  # that this process has started
 LAUNCHER_OPTIONS = " ".join(QUICK_SPARK)  # of the JVM that only builds the command
-# This collector counts a tenth more records a second than Java's default, which aims at short pauses. Java's second
-# compiler competes with the batches for the processor, so it gets only what runs ten times as often as by default. A
-# record's code does within a second; the code that plans a batch hardly ever does.
+# With this collector, a query counts a tenth more records a second than with Java's default, which aims at short
+# pauses. Java's second compiler (C2) competes with the batches for the processor, so code must run ten times as
+# often as by default before C2 compiles it. Code that runs for each record does so within a second; code that plans a
+# batch hardly ever does.
 LONG_RUN = (
     "-XX:+UseParallelGC",
     "-XX:Tier4InvocationThreshold=50000",
@@ -193,7 +194,7 @@ LONG_RUN = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-# As much memory as a start needs, so that the JVM does not collect garbage meanwhile: by default it does fifteen times.
+# As much memory as a start needs, so that the JVM collects no garbage during the start; by default it does 15 times.
 DRIVER_MEMORY = ("-XX:InitialHeapSize=448m", "-XX:NewSize=256m", "-XX:MetaspaceSize=192m")
 
 
@@ -214,7 +215,7 @@ def spark_session(app: str = "exactly-once-lab", quick_start: bool = True, **set
 
     SPARK_MASTER names a cluster to run on instead of this machine: spark://host:port, `local-cluster[2,1,1024]`,
     yarn, k8s://… The options of spark-submit (--master, --conf, --jars, …) override everything here. `quick_start`
-    halves the time in which the JVMs start, and makes long runs slower: off for benchmarks. `settings` are Spark
+    halves the time in which the JVMs start, and makes long runs slower: benchmarks turn it off. `settings` are Spark
     settings with `_` for `.`. Spark's own log goes to the file `spark_log()`. Raises SparkError.
     """
     running = SparkSession.getActiveSession()
@@ -328,7 +329,7 @@ def end_jvm() -> None:
 
 @contextlib.contextmanager
 def given_up_after(seconds: float) -> Iterator[None]:
-    """End Spark's JVM if the block lasts longer; the block then raises SparkError."""
+    """End Spark's JVM if the block lasts longer than `seconds`; the block then raises SparkError."""
     with contextlib.ExitStack() as stack:
         if (jvm := _jvm) is not None:
             stack.enter_context(jvm.given_up_after(seconds))
@@ -346,7 +347,7 @@ def on_this_machine(master: str) -> bool:
 
 
 def _stop(session: SparkSession) -> None:
-    # When only the JVM ends, a local-cluster first replaces the executors that end, about twenty times.
+    # If the JVM ends without this, a local-cluster first replaces the executors that end, about twenty times.
     with contextlib.suppress(Exception):  # the JVM may be gone already
         session.stop()
 

@@ -45,9 +45,9 @@ class ClusterError(RuntimeError):
 
 
 class Daemon(ChildProcess):
-    """A Spark daemon: `class_name` with `arguments`, run in `directory` at `host`; ready when its log has `ready`.
+    """A Spark daemon: `class_name` with `arguments`, run in `directory` at `host`; ready when its log contains `ready`.
 
-    If this process dies, `temporary` is deleted.
+    If the process that started the daemon dies, `temporary` is deleted.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ DEPLOY = "org.apache.spark.deploy"
 
 
 class SparkCluster:
-    """A master and `workers` workers. Each worker has `cores` and `memory` for executors: one executor of 1 GB.
+    """A master and `workers` workers. Each has `cores` and `memory` for executors: by default one executor of 1 GB.
 
     `master` is the value for SPARK_MASTER; its port is `port`, or a free one. `hosts` are the workers' addresses, in
     turn: to Spark, each is a machine of its own. Linux has all of 127.0.0.0/8.

@@ -36,7 +36,7 @@ def eventually(condition: Callable[[], Value | None], timeout: float = 30, inter
 
 @contextlib.contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
-    """Create the directory if necessary, and wait until no other process is in such a block. Raises OSError.
+    """Create the directory if necessary, and wait until no other process is in such a block for it. Raises OSError.
 
     The directory itself is locked, so no lock file is left; the lock of a process that dies is released.
     """

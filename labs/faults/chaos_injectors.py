@@ -1,11 +1,12 @@
-"""The faults of chaos: the plan of a run, and injectors that strike again and again, at moments drawn from a seed.
+"""The plan of a chaos run, and the injectors that cause its faults at moments drawn from a seed.
 
     brokers  one at a time is killed, frozen, or restarted
     network  connections are cut, and a commit arrives long after its batch has ended
     driver   the job process is killed at random moments and at named points, frozen, and replaced
 
-Each is a thread. That of the driver is the supervisor too: whenever the job has ended, for whatever reason, it starts
-the job again. A journal records what was done, and when, so that a run can be understood and roughly repeated.
+Each injector is a thread. The driver's injector is also the job's supervisor: whenever the job has ended, for whatever
+reason, it starts the job again. A journal records what was done, and when, so that a run can be understood and roughly
+repeated.
 """
 
 from __future__ import annotations
@@ -80,14 +81,14 @@ class Journal:
             strike.ended = self.now
 
 
-STEP = 0.05  # seconds between two looks
+STEP = 0.05  # seconds between two checks of a condition
 
 
 class Injector(threading.Thread):
-    """Strikes by `strike(kind)` with kinds drawn from `kinds`, until `calm`.
+    """A thread that calls `strike(kind)` with kinds drawn from `kinds`, until `calm` is called.
 
-    Each injector has a random sequence of its own, so that its choices do not depend on the speed of the others. If one
-    fails itself, it ends, and its error is kept in `error`.
+    Each injector has a random sequence of its own, so that its choices do not depend on the speed of the others. An
+    injector that raises an exception ends, and keeps the exception in `error`.
     """
 
     target = ""
@@ -137,7 +138,7 @@ BROKER_KINDS = {
 
 
 class BrokerInjector(Injector):
-    """Strikes one node at a time, and repairs it before it strikes the next."""
+    """Kills, freezes or restarts one node at a time; it runs again before the next strike."""
 
     target = "broker"
 
@@ -168,7 +169,7 @@ NETWORK_KINDS = {
 
 
 class NetworkInjector(Injector):
-    """Strikes through the proxy."""
+    """Cuts connections, or delivers a commit late, through the proxy."""
 
     target = "network"
 
@@ -207,10 +208,10 @@ TOO_MANY = 8  # drivers in a row that end by themselves before their first batch
 
 
 class DriverInjector(Injector):
-    """Runs the job (`options` as for JobProcess) until `stop`, and ends each driver in one of several ways.
+    """Runs the job (`options` as for JobProcess) until `stop`, and strikes its drivers and executors.
 
     `timeout` is the transaction timeout in seconds. What the drivers print is appended to the file `log`. A
-    driver-point is one of `points`. With `spare`, each driver but the first was a hot spare.
+    driver-point fault strikes at one of `points`. With `spare`, each driver is taken from a `HotSpare`.
     """
 
     target = "driver"
@@ -236,7 +237,7 @@ class DriverInjector(Injector):
         self._killed: JobProcess | None = None
 
     def stop(self) -> None:
-        """End the job and the injector. Call it when the injector is calm and the results have arrived."""
+        """End the job and the injector. Call it after `calm`, when the results have arrived."""
         self.calm()
         self._stopped = True
         if self.ident:
@@ -263,7 +264,7 @@ class DriverInjector(Injector):
         try:
             while job.running and not self._stopped:
                 job = self._strike(kind, job, fault)
-                # A point must be known before the start, so a running driver cannot get one.
+                # A driver gets its fault point when it starts, so a running driver cannot get one.
                 kind = self._draw(tuple(each for each in self.kinds if each != "driver-point"))
             self._note_exit(job, fault)
         finally:
@@ -298,7 +299,7 @@ class DriverInjector(Injector):
         return job
 
     def _has_warm_spare(self) -> bool:
-        """Tell whether the next driver is warm, if there is a spare: if strikes come too soon, each start is cold."""
+        """Tell whether the next spare is warm or has ended; True without spares. A strike before means a cold start."""
         if self._spare is None:
             return True
         waiting = self._spare.waiting
@@ -381,11 +382,11 @@ KILLS = {"driver": ("driver-kill", "driver-point"), "broker": ("broker-kill",), 
 class ChaosPlan:
     """Traffic of `rate` records a second for `minutes`, and faults of `kinds`, drawn from `seed`.
 
-    With `least`, such as {"driver": 5, "broker": 3}, the run continues until so many of each have been killed; after
-    `minutes`, only the victims that are still missing are struck. Kafka has `nodes` brokers. With `executors` the job
-    has so many executor processes beside the driver's. `sink` is one of SINKS, or a file with a function publish.
-    `transaction_timeout` is in seconds. A driver-point is one of `points`. With `spare` there is a hot spare for the
-    driver. Raises ValueError.
+    With `least`, such as {"driver": 5, "broker": 3}, the run continues until at least that many of each have been
+    killed; after `minutes`, only injectors whose victims have not been killed that often go on. Kafka has `nodes`
+    brokers. The job has `executors` executor processes beside the driver's. `sink` is one of SINKS, or a file with a
+    function publish. `transaction_timeout` is in seconds. A driver-point fault strikes at one of `points`. With `spare`
+    there is a hot spare for the driver. Raises ValueError.
     """
 
     seed: int = 7
@@ -435,7 +436,7 @@ class ChaosPlan:
         return tuple(kind for kind in self.kinds if kind in kinds)
 
     def is_done(self, seconds: float, strikes: Iterable[Strike], kinds: Collection[str] = tuple(KINDS)) -> bool:
-        """Tell whether the run has lasted long enough, and faults of these kinds have killed enough."""
+        """Tell whether `minutes` are over, and the victims of these kinds have been killed as often as `least` says."""
         struck = [strike.kind for strike in strikes if strike.ended is not None]
         owed = {victim: least for victim, least in self.least.items() if set(KILLS[victim]) & set(kinds)}
         enough = all(sum(kind in KILLS[victim] for kind in struck) >= least for victim, least in owed.items())

@@ -1,9 +1,10 @@
 """Named faults: crash a batch at a point, once.
 
-A sink in Spark's tasks runs in processes that Spark started. They share no memory with the test, so their faults are
-armed by a file. The process that strikes is a Python worker of the lab's own Spark. It kills itself; or it kills the
-job that it works for, and is then for a moment a task without a driver; or it freezes the job, and at last itself. In
-the same way, a job that runs already is struck at a point: see `labs.faults.job.JobProcess`.
+A `Fault` is armed in the process that it strikes. `TaskFaults` arms a fault by a file, for processes that share no
+memory with the test: the Python workers that Spark starts for its tasks, and a job that runs already (see
+`labs.faults.job.JobProcess`). The process that reaches the point strikes: it kills itself ("worker"); or it kills the
+job that it belongs to ("job"), and a worker then continues for a moment without a driver; or it freezes the job, and
+then itself ("freeze").
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from exactly_once_kafka.points import ALL_POINTS, FAULT_POINTS
 
 Action = Literal["raise", "kill", "pause"]
 
-JOB_MARK = "LABS_JOB"  # environment variable with the process id of a job; no other process has it
+JOB_MARK = "LABS_JOB"  # environment variable with the process id of a job, set in the job and what it starts
 JOB_POINTS = "LABS_JOB_POINTS"  # environment variable of a job with the directory in which its faults are armed
 
 
@@ -76,10 +77,10 @@ class Fault:
 
 
 def _pause_group() -> None:
-    """Stop every process of this job, this thread's at once.
+    """SIGSTOP every process of this job; the calling thread stops at once.
 
-    The main thread handles a SIGSTOP for the group when it is next scheduled; meanwhile the thread that sent it would
-    continue, and commit.
+    A SIGSTOP for the group would be handled by the main thread when that is next scheduled; until then, the calling
+    thread would continue, and commit.
     """
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(ProcessLookupError):
@@ -101,7 +102,7 @@ class Armable(Protocol):
 
 
 class FaultPoints:
-    """The function that a sink calls at its fault points (`points=`): a fault that is armed for the point strikes.
+    """The function that a sink calls at its fault points (`points=`); a fault armed for that point and batch strikes.
 
     points = FaultPoints()
     sink = ExactlyOnceKafkaSink(..., points=points)
@@ -138,7 +139,7 @@ How = Literal["worker", "job", "freeze"]
 
 @dataclass(frozen=True)
 class TaskFaults:
-    """The function that a sink in a task or a job calls at its points; the machine's processes share `directory`."""
+    """The function that a sink in a task or a job calls at its fault points. Files in `directory` arm the faults."""
 
     directory: str
 
@@ -150,7 +151,7 @@ class TaskFaults:
         if epoch < int(first) or run not in (ANY_RUN, _run()):
             return
         if how != "worker" and not _has_job():
-            return  # a slow task of another job
+            return  # a task whose job has been killed already
         try:
             armed.rename(Path(self.directory, f"{point}.struck"))  # only one of several tasks succeeds
         except FileNotFoundError:
@@ -162,7 +163,8 @@ class TaskFaults:
     def armed(self, point: str, how: How = "worker", first_epoch: int = 0, run: str = ANY_RUN) -> Iterator[Path]:
         """Arm one strike at `point`, in `first_epoch` or later; yield the path that exists once it has struck.
 
-        It strikes only tasks of this `run` of a query: a task of an earlier run may still be about to open.
+        `how` says what it does, as in the module's docstring. With `run`, the id of a query's run, it strikes only
+        tasks of that run: a task of an earlier run may still begin.
         """
         struck = Path(self.directory, f"{point}.struck")
         struck.unlink(missing_ok=True)
@@ -187,7 +189,7 @@ def _run() -> str | None:
 
 
 def _has_job() -> bool:
-    """Tell whether this task's job lives: after a kill, a task continues for a moment."""
+    """Tell whether this task's job still runs: a task continues for a moment after its job was killed."""
     try:
         os.killpg(int(os.environ[JOB_MARK]), 0)
     except (KeyError, ProcessLookupError):

@@ -27,7 +27,7 @@ from labs.faults.fault_points import JOB_POINTS, Fault, TaskFaults
 # The values of its option `sink`: the exactly-once sink with its default or with one kind of writer; and weaker sinks.
 SINKS = ("exactly-once", "by-driver", "by-executors", "no-marker", "at-least-once", "not-idempotent")
 
-# The same in the words of a command's help.
+# The same, as a command's help says it.
 SINK_HELP = f"{', '.join(SINKS)}; or a file with a function publish(rows, batch_id, kafka) (default: %(default)s)"
 
 
@@ -96,7 +96,7 @@ class JobProcess(ChildProcess):
             )
 
     def _order_pipe(self, opened: contextlib.ExitStack) -> int:
-        """Keep one end of a new pipe, and return the other, which is closed here with `opened`."""
+        """Make a pipe for the orders; keep its writing end, and return its reading end, which `opened` closes here."""
         end, ours = os.pipe()
         opened.callback(os.close, end)
         self._orders = os.fdopen(ours, "wb")

@@ -5,10 +5,10 @@ version of that kind, a correlation id that the response repeats, and the client
 except a transactional id that comes first. Limitations: plain text only, neither TLS nor SASL.
 
 A fault needs only a message's header. A watcher of the proxy reads whole messages, with kafka-python: the records of a
-producer's epoch, the end of its transaction, a new epoch. Limitations: each function raises ValueError for a message
-that is damaged or of a version that kafka-python does not know; produce requests from version 13 on name topics only by
-ids; and records may be compressed with a codec for which no library is installed. librdkafka sends version 10 at most,
-and compresses nothing by default.
+producer's epoch, the end of its transaction, a new epoch. Limitations: these functions raise ValueError for a damaged
+message, and for a version that kafka-python does not know; for produce requests from version 13 on, which name topics
+only by ids; and for records that are compressed with a codec whose library is not installed. librdkafka sends produce
+requests of version 10 at most, and compresses nothing by default.
 """
 
 from __future__ import annotations
@@ -110,7 +110,11 @@ class Answer:
 
     @property
     def error_code(self) -> int | None:
-        """Kafka's error code (0 is success); of a produce request that of its first partition. None for other kinds."""
+        """Kafka's error code (0 is success); for a produce request, that of its first partition.
+
+        None for other kinds than PRODUCE and ERROR_CODE_FIRST, and for produce requests older than version 9 or from
+        version 13 on.
+        """
         fields = _Fields(self.frame, at=LENGTH + 4)
         if self.request.kind is Request.PRODUCE:
             return self._of_the_first_partition(fields)
@@ -216,9 +220,9 @@ class _Fields:
         return text.decode()
 
 
-FENCED = "fenced"  # stands for the two errors of a producer whose transactional id a newer one has
+FENCED = "fenced"  # stands for the two errors of a producer that was fenced by a newer one of its transactional id
 NEWER_PRODUCER = ("InvalidProducerEpochError", "ProducerFencedError")
-ENDING = "ConcurrentTransactionsError"  # a transaction of the id is being ended
+ENDING = "ConcurrentTransactionsError"  # Kafka is still ending a transaction of this transactional id
 # After these errors a client repeats its request, and does not report them.
 RETRIED = (
     *(ENDING, "CoordinatorLoadInProgressError", "CoordinatorNotAvailableError"),
@@ -245,7 +249,7 @@ class Batch(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Kafka's answer to one batch: the offset of its first record, the same for a repeated batch; and `said`."""
+    """Kafka's answer to one batch. A repeated batch gets the offset of the first time; `said` is from `said()`."""
 
     topic: str
     partition: int
@@ -262,7 +266,7 @@ class End(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """Kafka's answer to a request for an epoch; id and epoch are -1 unless `said` is "ok"."""
+    """Kafka's answer to a request for an epoch (InitProducerId); id and epoch are -1 unless `said` is "ok"."""
 
     producer_id: int
     epoch: int

@@ -63,8 +63,8 @@ class Proxy(ProxyServer):
     def hold_next_request(self, kind: Request, *, cut_client: bool = True, **client: Any) -> HeldRequest:
         """Hold the next request of this kind until `deliver()` is called on the returned fault.
 
-        The client's connection is cut, so that it repeats the request over another one. With `cut_client=False` the
-        client waits, and gets the answer by `deliver`.
+        The client's connection is cut, so that the client repeats the request over another one. With `cut_client=False`
+        the client waits, and gets the answer when `deliver()` is called.
         """
         held = HeldRequest(kind=kind, direction="request", cut=cut_client, sender=self._deliver, **client)
         return self.arm(held)

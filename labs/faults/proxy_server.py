@@ -1,8 +1,8 @@
-"""The faults that strike a message, and the thread of a proxy: it listens, and owns the connections.
+"""The faults that strike a message, and the server of a proxy: a thread that listens and owns the connections.
 
 Other threads call the public methods; each method has taken effect when it returns.
 
-A connection has two pumps: one for its client's requests and one for the responses to them.
+A connection has two asyncio tasks: one passes its client's requests, and one the responses to them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class HeldRequest(NetworkFault):
         return self.sender(self, timeout, True)
 
     def repeat(self, timeout: float = 30) -> Answer:
-        """Send the broker a copy of the request, and return its answer; the client does not get that.
+        """Send the broker a copy of the request, and return its answer, which the client does not get.
 
         Raises TimeoutError, OSError.
         """
@@ -239,7 +239,7 @@ class ProxiedConnection:
         return request
 
     async def _interrupt(self, fault: NetworkFault, reader: StreamReader) -> None:
-        """Close; or drop everything in this direction from now on, as TCP delivers nothing after a loss."""
+        """Close the connection; or, without `fault.cut`, drop all that follows: TCP delivers nothing after a loss."""
         if fault.cut:
             self._hang_up()
         fault.struck.set()
@@ -341,7 +341,7 @@ class ProxyServer:
         self._call(self._whole.clear)
 
     def heal(self) -> None:
-        """End the partition. The messages of the meantime arrive late."""
+        """End the partition. The messages that were sent during the partition arrive late."""
         self._call(self._whole.set)
 
     def answer(self, held: HeldRequest, answer: Answer) -> None:
@@ -370,7 +370,7 @@ class ProxyServer:
             self._call(self._closing.set)
             self._thread.join()
 
-    # What follows runs in the server's own thread.
+    # The methods from here to `_cut` run in the server's own thread.
 
     def strike(self, direction: Direction, request: RequestHeader) -> NetworkFault | None:
         """Disarm and return the first fault that is armed for this message."""

@@ -52,9 +52,8 @@ class GaveUp(RuntimeError):
 class Supervisor:
     """Runs `job(attempt number)` until it returns, restarting it when it raises.
 
-    It restarts the job at most `restarts` times, `delay` seconds after each failure (3 and 10 s as in the original
-    lesson). `report` is called with each attempt as it ends. A job that takes its process from a `HotSpare` is back in
-    a second or two.
+    It restarts the job at most `restarts` times, `delay` seconds after each failure. `report` is called with each
+    attempt as it ends. A job that takes its process from a `HotSpare` is back in a second or two.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Supervisor:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Tell whether Ctrl-C caused the error: while a client cleans up after it, it may fail with another error."""
+    """Tell whether Ctrl-C caused the error: a client that cleans up after Ctrl-C may fail with another error."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -105,14 +104,15 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 LATEST = 20.0  # seconds after which the next spare is started even if the driver has not done its first batch
-STEP = 0.1  # seconds between two looks
+STEP = 0.1  # seconds between two checks of the driver
 
 
 class HotSpare:
     """Keeps one JobProcess warm, in `environment`; `report` is called with a sentence if `take` finds no spare.
 
-    The next spare is started when the driver that was taken has done its first batch: until then it would only take
-    processor time from the driver. `close` kills the spare that waits, and no job that was taken.
+    The next spare is started when the driver that was taken has done its first batch or has ended, or after LATEST
+    seconds: an earlier start would only take processor time from that driver. `close` kills the spare that waits, and
+    no job that was taken.
     """
 
     def __init__(

@@ -1,10 +1,11 @@
 """The records of both topics: how they are written and read, and the window of a time.
 
-A source record's value is `epoch_millis,ip`. A result's is the JSON object `{"window_start", "ip", "count"}`, with the
-start in epoch milliseconds. Closing records in the source move the watermark and are never counted.
+A source record's value is `epoch_millis,ip`. A result record's value is the JSON object
+`{"window_start", "ip", "count"}`, with the start in epoch milliseconds. Closing records in the source move the
+watermark and are never counted.
 
 Guarantee: a value that is written here is read back equal, and any other value is refused. Limitations: Spark needs
-expressions of its own (`query/ip_count.py`); they take patterns, names and times from here, and tests compare both.
+expressions of its own (`query/ip_count.py`); they take their constants from here, and tests compare both.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ SOURCE_TOPIC = "ip_count_source"
 SINK_TOPIC = "ip_count_sink"
 
 WINDOW_MS = 5_000  # event time is cut into windows of this size
-LATENESS_MS = 5_000  # a record may be that far behind the latest one before it
+LATENESS_MS = 5_000  # a record's time may be that far behind the latest time before it
 
 # The IP of a closing record. No access log can contain it: `-` is how a log writes "no value".
 CLOSING_IP = "-"
-# A closing record that is so much later than the last access makes that access's window final.
+# A closing record makes the window of the last access final if it is that much later than the access.
 CLOSING_DELAY_MS = WINDOW_MS + LATENESS_MS
 
-# A time in epoch milliseconds has at most so many digits, which last until the year 5138. An access must leave room for
-# the closing record after it.
+# A time in epoch milliseconds has at most that many digits, which last until the year 5138. The time of an access must
+# leave room for the later time of the closing record.
 TIME_DIGITS = 14
 LATEST_MS = 10**TIME_DIGITS - 1
 LATEST_ACCESS_MS = LATEST_MS - CLOSING_DELAY_MS
@@ -32,9 +33,10 @@ LATEST_ACCESS_MS = LATEST_MS - CLOSING_DELAY_MS
 # A source record's value. The pattern is the same for Java and Python if `\d` and `\s` mean ASCII. Both decode bytes
 # that are not UTF-8 to U+FFFD.
 SOURCE_PATTERN = rf"\d{{1,{TIME_DIGITS}}},[^\s,\ufffd]+"
-NOT_IN_AN_IP = " \t\n\v\f\r\ufffd"  # nor a second comma
-# A long backlog of one partition is counted in batches of so many records: results that are final come out while the
-# rest is still being read. Several partitions may be read at different paces, so that a limit could make records late.
+NOT_IN_AN_IP = " \t\n\v\f\r\ufffd"  # an IP has none of these, and no comma
+# A long backlog of one partition is counted in batches of at most that many records: final results come out while the
+# rest is still being read. Several partitions have no limit: it could make Spark read them at different paces, so that
+# records would be late.
 LARGEST_BATCH = 2_000_000
 RESULT_FIELDS = ("window_start", "ip", "count")
 

@@ -40,7 +40,7 @@ _VIRTUAL_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+):[0-9]{1,5}")
 
 
 def epoch_millis(digits: bytes) -> int:
-    """Return the number. Raises BadLine outside 0 to LATEST_ACCESS_MS."""
+    """Return a time that is written in epoch milliseconds. Raises BadLine outside 0 to LATEST_ACCESS_MS."""
     if len(digits) <= 15 and 0 <= (millis := int(digits)) <= LATEST_ACCESS_MS:
         return millis
     raise BadLine("bad time", digits)
@@ -165,7 +165,7 @@ _LINE = re.compile(
     .*\n)""",
     re.VERBOSE,
 )
-# An address, identity and user before a time and a request, after something else.
+# An address, identity, user, time and request that come after other text in the line.
 _LATER_CLIENT = re.compile(
     rb"(?<=[^\w.:])(?:[0-9]++\.[0-9.]++|[0-9A-Fa-f]*+:[0-9A-Fa-f:.]++)[ ]"
     rb'\S++[ ]\S++[ ]\[[^][\n]{1,40}+\][ ]\\?"'
@@ -182,7 +182,7 @@ _SECOND_ACCESS = re.compile(
 def parse_line(line: bytes, zone: tzinfo = UTC) -> Access:
     """Return the access in one line, with or without its line end. Raises BadLine.
 
-    `zone` applies to a log time without an offset (if a clock change repeats that time, to the first one).
+    `zone` applies to a log time without an offset. If a clock change repeats that time, the first of the two is taken.
     """
 
     def refuse(_index: int, reason: str, line: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Make seeded traffic: accesses with documentation addresses only, the same for a seed on every Python.
+"""Make seeded traffic, with documentation addresses only: a seed gives the same accesses in every version of Python.
 
-It draws from `Random.random()` only, because Python promises for that sequence alone that no version changes it.
+It uses only `Random.random()`: for no other method does Python promise the same numbers in every version.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Traffic:
             busy = not busy
             length = min(left, 1 + int(10 * self.rate * random()))
             left -= length
-            # Gaps are half of this on average; as many busy ones as calm ones keep the average rate.
+            # A gap is half of this on average. There are as many busy gaps as calm ones, which keeps the average rate.
             gap = 2_000 / self.rate * ((1 / BURST if busy else 2 - 1 / BURST) if self.bursts else 1)
             if clock + length * gap > LATEST_ACCESS_MS:
                 raise ValueError(f"{self.requests} requests at a rate of {self.rate} do not end before the year 5138")
@@ -97,7 +97,7 @@ class Traffic:
                 if stragglers and random() < stragglers:
                     time_ms = latest - disorder - nearest - int((furthest - nearest) * random())
                 else:
-                    # A product of two: most delays are short, few are long.
+                    # The product of two random numbers makes most delays short and few long.
                     time_ms = int(clock) - int(disorder * random() * random())
                     if time_ms > latest:
                         latest = time_ms

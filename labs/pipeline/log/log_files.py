@@ -4,7 +4,7 @@ Guarantee: everything in a gzip that comes before its damage is yielded. Limitat
 is yielded too; the checksum at the end shows that there is some, not where. NULs before a line are skipped: a log that
 is emptied while its server writes begins with them.
 
-The first bytes show a file that is not plain text, whatever its name. All other files are read as lines.
+The kind of a file is recognised by its first bytes, not by its name. A file of no known kind is read as lines.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class LogUnreadable(OSError):
 
 
 def check_readable(name: str) -> None:
-    """Raise LogUnreadable if a path (`-`: standard input) cannot be read, or is neither a file nor a pipe.
+    """Raise LogUnreadable if a path cannot be read, is neither a file nor a pipe, or is this command's own output.
 
-    It does not open the file, since a named pipe can be opened only once.
+    `-` is standard input, which may be of any kind. The file is not opened, since a named pipe can be opened only once.
     """
     if name == "-":
         if sys.stdin is None:
@@ -153,7 +153,7 @@ def _unreadable(name: str, error: Exception) -> LogUnreadable:
 
 
 def whole_lines(name: str) -> Iterator[bytes]:
-    """Yield blocks of whole lines of the log at a path, as `_whole_lines` describes them."""
+    """Yield blocks of whole lines of the log at a path, as `_whole_lines` does. Raises LogUnreadable, BadLine."""
     with _open(name) as stream:
         yield from _whole_lines(_blocks(stream, name))
 

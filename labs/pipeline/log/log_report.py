@@ -65,7 +65,7 @@ class Example(NamedTuple):
 
 @dataclass
 class FileReport:
-    """The counts of one file's lines, and the bad line that shows most."""
+    """The counts of one file's lines; and an example: the first bad line that has text, or else the first bad line."""
 
     file: str  # printable
     lines: int = 0

@@ -1,6 +1,7 @@
-"""The source: sends accesses into a Kafka topic, one record each, keyed by IP, at once (`replay`) or live.
+"""Sends accesses into the source topic, one record each, with the IP as its key.
 
-`LiveTraffic` is a thread that sends at a given rate, while the pipeline runs and crashes.
+`replay` sends all of them as fast as it can. `LiveTraffic` is a thread that sends at a given rate, while the pipeline
+runs and crashes.
 
 `in_event_time_order` sorts with bounded memory, by a stable external merge. Sorted runs go to temporary files and are
 merged. Input that fits in memory never touches the disk. The files have no name (on POSIX), so they are gone when the
@@ -146,7 +147,8 @@ def replay(
     """Send each access as a source record, in the order given, and wait for every acknowledgement.
 
     `progress` is called with the number sent every 10,000 records; `options` are producer settings with `_`
-    for `.`. Raises SourceFailed when the topic cannot be written; single failures are listed in the result.
+    for `.`. Failed records are listed in the result; after 1,000 of them, no more accesses are sent. Raises
+    SourceFailed if no record was acknowledged.
     """
     report = Replay()
 
@@ -201,7 +203,7 @@ def close_windows(last_time_ms: int, bootstrap_servers: str, topic: str = SOURCE
 
 
 def source_producer(bootstrap_servers: str, **settings: str | int) -> Producer:
-    """Return an idempotent producer that calls back for failed records only."""
+    """Return an idempotent producer that, unless `settings` say otherwise, calls back for failed records only."""
     return Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -223,7 +225,7 @@ class LiveTraffic:
     """Sends `rate` accesses a second as source records, from now until `stop`.
 
     `sent` and `acknowledged` count per access (event time, IP): what was sent and not acknowledged is indeterminate.
-    With `window_ms` they count per window (its start, IP) instead, so that they grow only with the windows.
+    With a larger `window_ms` they count per window (its start, IP) instead, which takes less memory in a long run.
     """
 
     def __init__(
@@ -260,7 +262,7 @@ class LiveTraffic:
         self._rate = rate
 
     def stop(self, timeout: float = 60) -> None:
-        """Send no more, wait for the acknowledgements, and close the windows. Raises SourceFailed."""
+        """Send no more, wait for acknowledgements (`timeout` seconds), send closing records. Raises SourceFailed."""
         self.close()
         if self._error:
             raise SourceFailed(f"the traffic stopped by itself: {self._error}") from self._error

@@ -31,9 +31,9 @@ Sink = Callable[[DataFrame, int], None]  # what foreachBatch takes
 WINDOW = f"{WINDOW_MS} milliseconds"
 ALLOWED_LATENESS = f"{LATENESS_MS} milliseconds"
 
-# Spark's source seeks again after every poll and drops what was prefetched: larger polls waste less of it,
-# and a short wait reaches the end of the log sooner. Several tasks read a large batch, even from one partition. By
-# default Spark would also count what the source's producer aborts.
+# Spark's source seeks again after every poll and drops what was prefetched: larger polls drop less of it,
+# and a short wait reaches the end of the log sooner. Several tasks read a large batch, even from one partition. With
+# the default isolation level, Spark would also count what the source's producer aborts.
 SOURCE_OPTIONS = {
     "kafka.isolation.level": "read_committed",
     "kafka.max.poll.records": "20000",
@@ -62,9 +62,9 @@ def read_source(
 
 
 def in_few_tasks(records: DataFrame) -> DataFrame:
-    """Read a source with more partitions than this machine has cores in one task for each core.
+    """Let one task for each core read the source, if it has more partitions than Spark has cores on this machine.
 
-    A task takes some 20 ms of a small batch. On a cluster nothing is changed: its cores may still be starting.
+    A task takes some 20 ms of a small batch. On a cluster nothing is changed: its executors may still be starting.
     """
     context = records.sparkSession.sparkContext
     return records.coalesce(context.defaultParallelism) if (context.master or "").startswith("local[") else records

@@ -58,7 +58,7 @@ class OffsetReporter(StreamingQueryListener):
         self._failing = False
 
     def wait_for(self, reports: int, timeout: float = 60) -> None:
-        """Wait until there were so many reports: a report comes a moment after its batch. Raises TimeoutError."""
+        """Wait until there were that many reports: a report comes a moment after its batch. Raises TimeoutError."""
         eventually(lambda: self.reports >= reports, timeout)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# The end of a Python traceback: what a foreachBatch function raised. Errors of py4j and pyspark only pass on what Spark
-# said, so for them the whole text is searched.
+# The end of a Python traceback: what a foreachBatch function raised. Exceptions of py4j and pyspark only pass on what
+# Spark reported, so for them the whole text is searched.
 RAISED = re.compile(r"^(?:([\w.]+)\.)?(\w+)(?:: (.*))?$", re.MULTILINE)
 MESSENGERS = ("py4j", "pyspark")
 
@@ -49,7 +49,7 @@ def why(error: BaseException | None) -> str:
 
 
 def _behind(error: BaseException | None) -> BaseException | None:
-    """Return the error that Spark's awaitResult wraps, or the error itself if that has not wrapped it."""
+    """Return the error that Spark's awaitResult has wrapped; the given error if there is none."""
     cause = error
     while cause is not None and "Exception thrown in awaitResult" in str(cause).partition("\n")[0]:
         cause = getattr(cause, "_cause", None)

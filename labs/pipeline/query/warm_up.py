@@ -48,7 +48,7 @@ def _steps(spark: SparkSession) -> Iterator[Callable[[], object]]:
 
 
 def load_kafka_classes(spark: SparkSession) -> None:
-    """Load the classes of the Kafka source, and return when they are initialised, here or by a query at this moment."""
+    """Load the classes of the Kafka source; return when they are initialised, by this call or by a running query."""
     for name in KAFKA_CLASSES:
         _load(spark, name)
 
@@ -64,7 +64,7 @@ def _run_once(spark: SparkSession, checkpoint: str) -> None:
 
 
 def _made_up(spark: SparkSession) -> DataFrame:
-    """Return a stream with Spark's columns of Kafka records, of 100 records a batch, a window after each."""
+    """Return a stream with Spark's columns of Kafka records: 100 records a batch, each batch 10 s after the last."""
     source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=100, advanceMillisPerBatch=10_000)
     value = F.concat_ws(",", F.unix_millis("timestamp"), F.concat(F.lit("10.0.0."), F.col("value") % 100))
     return source.load().select(

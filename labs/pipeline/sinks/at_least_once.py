@@ -1,7 +1,7 @@
 """The at-least-once sink: Spark's own Kafka writer, which does not recognise a batch that it wrote before.
 
 Guarantee: Kafka acknowledges every row of a batch before the batch counts as done.
-Limitations: a batch that failed, or whose success Spark did not get to note, is written again in full.
+Limitations: a batch that failed, or that ended before Spark wrote it to its commit log, is written again in full.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from labs.pipeline.records import SINK_TOPIC
 class AtLeastOnceKafkaSink:
     """A foreachBatch function that writes each micro-batch with Spark's Kafka writer.
 
-    `points` is called at its fault points. With `halves`, it writes a batch in two halves, with the point `mid_rows` in
-    between; Spark's writer alone has no such point that is the same every time.
+    `points` is called at its fault points. With `halves`, it writes a batch in two halves, with the point `mid_rows`
+    between them: Spark's writer itself has no point at which the same rows are written every time.
     `options` are Kafka producer settings by their own names, with `_` for `.`.
     """
 

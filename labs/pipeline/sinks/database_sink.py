@@ -11,8 +11,8 @@ Limitations: one database, which holds both the results and the marker; the chec
 in the middle of a batch may hold locks until the database disconnects it (SQLite admits no other writer in the
 meantime, and the batch of the next driver fails after 5 s and is repeated).
 
-The table of markers has a row with an id of the table itself. By this id the sink recognises one database by two URLs,
-and a table of markers that was deleted after batch 0.
+The table of markers has a row with an id of the table itself. By this id the sink recognises that two URLs name one
+database, and that the table of markers was deleted after batch 0.
 """
 
 from __future__ import annotations
@@ -152,13 +152,13 @@ class DatabaseSink(SinkOutsideKafka):
             found = connection.execute(ids).scalar_one_or_none()
         if found is None:
             with contextlib.suppress(IntegrityError), self.engine.begin() as connection:
-                connection.execute(insert(MARKERS).values(new))  # unless another driver has
+                connection.execute(insert(MARKERS).values(new))  # fails if another driver has just inserted its id
             with self.engine.connect() as connection:
                 found = connection.execute(ids).scalar_one()
         return str(found)
 
     def ensure_beginning(self) -> None:
-        """Make sure that batch 0, without a marker, was not published. Raises MarkerMismatch, CheckpointFailed."""
+        """Make sure that batch 0, which has no marker, was not published. Raises MarkerMismatch, CheckpointFailed."""
         if self._query is None:  # publish_values was called without a query, and so without a checkpoint
             return
         note, place = self.query.checkpoint_note(self.noted_as), self.markers_id()
@@ -230,8 +230,8 @@ class DatabaseSink(SinkOutsideKafka):
     def _has_done_more(self, transaction: Connection, inserted: int) -> bool:
         """Tell whether the database has done more in this transaction than insert the rows, as a trigger may.
 
-        It costs no search of the table. Of databases that are not asked, MySQL and MariaDB let no trigger change the
-        table to which it belongs.
+        It costs no search of the table. Only SQLite and PostgreSQL are asked. MySQL and MariaDB need not be: there, a
+        trigger cannot change the table to which it belongs.
         """
         if self.engine.dialect.name == "sqlite":
             return transaction.connection.dbapi_connection.total_changes != inserted  # type: ignore[union-attr]
@@ -253,10 +253,10 @@ class DatabaseSink(SinkOutsideKafka):
             )
 
     def _insert(self, transaction: Connection, rows: list[Row], expected: int) -> None:
-        """Insert the rows, with which the attempt must have `expected` rows. Raises ValueError if it has not.
+        """Insert the rows, after which this attempt must have stored `expected` rows. Raises ValueError if it has not.
 
-        A trigger or rule may leave out rows without an error. It may also put them into a part of the table, so that
-        the INSERT reports none: then they are counted.
+        A trigger or rule may leave out rows without an error. It may also put them into a partition of the table, and
+        then the INSERT reports none. So if the reported number differs, the stored rows are counted.
         """
         reported = transaction.execute(insert(self.table), rows, execution_options={"preserve_rowcount": True}).rowcount
         if reported != len(rows):
@@ -277,10 +277,11 @@ class DatabaseSink(SinkOutsideKafka):
         return None
 
     def move_marker(self, transaction: Connection, batch: Batch) -> None:
-        """Set the marker to this batch if it is at the batch before, or, after a gap without rows, at that one's plan.
+        """Set the marker to this batch. Raises BatchFailed if another driver has moved the marker.
 
-        Raises BatchFailed if another driver has moved it. It comes last, since other drivers wait from here to the
-        commit.
+        The marker must be at the batch before. If Spark has added batches without rows, it may be at an older batch
+        that has the plan of the batch before. This is the last step before the commit, since other drivers wait from
+        here to the commit.
         """
         now = {"batch_id": batch.batch_id, "query_id": batch.query_id, "plan": batch.plan}
         overtaken = BatchFailed(

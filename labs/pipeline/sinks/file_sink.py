@@ -1,14 +1,14 @@
 """The file sink: one file of JSON lines per micro-batch, and a manifest that lists the files of published batches.
 
     directory/batch-7-1f0c55aa.jsonl     the rows, under a name that no other attempt at the batch has
-    directory/_manifest/7.json           says that this file is batch 7 of the query, with its rows and its checksum
+    directory/_manifest/7.json           says that this file is batch 7, with its number of rows and its checksum
 
 1. Write the rows under a temporary name, sync them to disk, and give them their name in one step.
 2. Publish the manifest's entry in the same way. This is the commit: an entry is there as a whole or not at all, and is
    never replaced, so that only one of two drivers can publish a batch.
 
-Guarantee: a reader that follows the manifest (`read_files` in labs.evidence.readers) sees each batch exactly once,
-complete, and always in the same version. Files that no entry names are left from a crash, or are not finished.
+Guarantee: a reader that follows the manifest (`labs.evidence.readers.other_readers.read_files`) sees each batch exactly
+once, complete, and always in the same version. A file that no entry names was left by a crash, or is not finished.
 Limitations: one local disk, or a network one with hard links; the checkpoint must survive; the manifest has a
 small file for every batch and is never compacted.
 
@@ -185,14 +185,14 @@ class FileTransport(TransportOutsideKafka):
         publish(_entry_file(self._directory, entry.batch_id), [json.dumps(asdict(entry)) + "\n"])
 
     def _close_gap(self) -> None:
-        """Publish the batches without rows that Spark added when it repartitioned the state: entries have no gap."""
+        """Publish the empty batches that Spark added when it repartitioned the state: entries must have no gap."""
         last = max(batches(self._directory), default=self.batch.batch_id - 1)
         for added in range(last + 1, self.batch.batch_id):
             plan = cast(str, self.batch.previous_plan)  # not None, since a gap comes after batch 0
             self._publish_entry(self._write_file(added, plan, ()))
 
     def _sweep(self) -> None:
-        """Delete the files of the attempts at the batch that failed."""
+        """Delete the files of failed attempts at this batch."""
         batch_id = self.batch.batch_id
         keep = read_entry(self._directory, batch_id).file
         for pattern in (f"batch-{batch_id}-*", f".batch-{batch_id}-*", f"{MANIFEST}/.{batch_id}.json*"):

@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 
 class TransportOutsideKafka(Transport):
-    """Takes the steps of one batch, at a place that needs no epochs: the commit fails if the marker has been moved."""
+    """Takes the steps of one batch. It needs no epochs: a commit fails if another driver has moved the marker."""
 
     def __init__(
         self, batch: Batch, values: Iterable[str], execute: Callable[[], object], in_rows: Callable[[], object]

@@ -18,17 +18,18 @@ of a source's record is visible to `isolation.level=read_committed` consumers ex
 within each source partition. The sink relies on the source's offsets and not on Spark's epochs: a repeated epoch may
 hold other records, and a task that fails looks to Python like one that ends.
 
-In Real-Time Mode an epoch has no plan: Spark notes where it ended, after it ran. A repeated epoch begins where the last
-logged one ended, and may end elsewhere than the first time. So "epoch 7 is done" does not say which rows are published,
-but "record 41 of partition 0 is done" does. `SourceRows` finds the source record of each row and `by_place` decides
-which rows were published before; neither does any I/O. `Publisher` publishes the rows of one source partition.
+In Real-Time Mode an epoch has no plan: only after an epoch has run does Spark log where it ended. A repeated epoch
+begins where the last logged one ended, and may end elsewhere than the first time. So "epoch 7 is done" does not say
+which rows are published, but "record 41 of partition 0 is done" does. `SourceRows` finds the source record of each row
+and `by_place` decides which rows were published before; neither does any I/O. `Publisher` publishes the rows of one
+source partition.
 
 Limitations: each task has a transaction of its own, so the rows of an epoch become visible task by task. The source
 must be Kafka, and a task must get the rows of one source partition in their order: no shuffle in between. The query
 must make the same rows of a record each time, in the same order. If a source topic is deleted and created again, its
 offsets begin again, and the sink takes its records for published ones. The sink notices that a marker's topic was
-deleted, unless somebody creates it again by hand, compacted, or the query has not ended its epoch 0. Rows wait in
-memory for the end of their epoch.
+deleted, except in two cases: somebody has created it again by hand, as a compacted topic; or the query has not ended
+its epoch 0. Rows wait in memory for the end of their epoch, or until there are `rows_at_once`.
 """
 
 from __future__ import annotations
@@ -179,12 +180,12 @@ def _bytes(column: str, value: Any) -> bytes | None:
     return None
 
 
-# The named places that an epoch passes on its way through the sink, in the process of its task.
-BEFORE_OPEN = "before_open"  # the task has begun, and knows nothing yet
-AFTER_BEGIN = "after_begin"  # the producer's epoch is granted, the marker read; nothing is written
+# The fault points of an epoch in this sink, all in the process of its task.
+BEFORE_OPEN = "before_open"  # the task has begun, and has neither a producer's epoch nor the marker
+AFTER_BEGIN = "after_begin"  # the producer's epoch is granted, the marker is read, nothing is written
 REAL_TIME_POINTS = (BEFORE_OPEN, AFTER_BEGIN, MID_ROWS, BEFORE_COMMIT, AFTER_COMMIT, BEFORE_CHECKPOINT)
 
-MARKER_TOPICS = 4  # source partitions that share a topic may wait for one another
+MARKER_TOPICS = 4  # tasks whose source partitions share a marker topic may wait for each other's transactions
 
 
 def marker_topics(name: str) -> list[str]:
@@ -221,10 +222,10 @@ class Task:
 class Publisher:
     """Publishes one task's rows, all from one partition of the source.
 
-    Each transaction has a marker that says how far the source was read, a record in a compacted topic. Its reader waits
-    for every transaction that is open there, also for that of a task that died. A task's new epoch ends the open
-    transactions of its own source partition; those of others would last until they time out. So there are several
-    marker topics, and the partitions of the source are spread over them.
+    Each transaction has a marker, a record in a compacted topic that says how far the source was read. Reading a marker
+    waits for every transaction that is open in its topic, also for that of a task that died. A task's new epoch aborts
+    the open transactions of its own source partition; those of other partitions stay open until they time out. So there
+    are several marker topics, and the partitions of the source are spread over them.
 
     Raises KafkaException, TimeoutError, SinkRefused, MarkerTopicUnsafe, OutcomeUnknown; after any of them it cannot be
     used again.
@@ -292,7 +293,7 @@ class Publisher:
         return marker
 
 
-TIMEOUT = 60  # seconds, after which Kafka aborts a transaction
+TIMEOUT = 60  # seconds for the requests to Kafka; as long as the transaction timeout of `producer_settings`
 
 
 class RealTimeKafkaSink:
@@ -302,7 +303,7 @@ class RealTimeKafkaSink:
     `points` is called in the tasks, with one of REAL_TIME_POINTS and the epoch. Rows need the columns `value` and
     `source`, a struct of the topic, partition and offset of the source's record, and may have `key`.
 
-    A transaction is committed when its task ends, which is once in an epoch, or when it has `rows_at_once`.
+    A transaction is committed when its task ends, which is once in an epoch, or when it has `rows_at_once` rows.
 
     Raises, inside the query: SinkRefused if going on could lose or duplicate rows, BatchFailed if a restart of the
     query repeats the epoch, ValueError for a row that cannot be published.

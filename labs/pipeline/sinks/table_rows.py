@@ -246,7 +246,7 @@ def _check_fraction(kind: Any, field: str) -> None:
 
 
 def _in_zone(kind: Any, time: Any, dialect: sa.Dialect) -> Any:
-    """Refuse a time zone that the database would drop, and require one that it would guess."""
+    """Refuse a time zone that the database would drop; refuse a time without a zone if it would assume one."""
     keeps = kind.timezone and dialect.name != "sqlite"
     if keeps and time.tzinfo is None:
         raise ValueError("a time with its zone, such as …Z or …+00:00")
@@ -257,7 +257,7 @@ def _in_zone(kind: Any, time: Any, dialect: sa.Dialect) -> Any:
 
 
 def _plain(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> Any:
-    """Return any JSON value, with its numbers as Python's."""
+    """Return a JSON value with floats for its decimals. Raises ValueError if a number or a text cannot be kept."""
     if isinstance(field, dict):
         return {_text(kind, name, dialect): _plain(kind, each, dialect) for name, each in field.items()}
     if isinstance(field, list):

@@ -5,10 +5,11 @@
 3. Finish: any process ends each transaction by that decision (`end_transaction`).
 
 A run that dies before step 2 has decided nothing, and one that dies later has decided everything, so the next
-run knows what to do. It must call `recover` before anything else, since the first producer with the same
+run knows what to do. The next run must call `recover` before anything else, since the first producer with the same
 transactional id would abort what was prepared.
 
-Guarantee: after `recover` nothing prepared is left, and each decision is carried out in full.
+Guarantee: when `recover` returns, no prepared transaction is open, and each decision is carried out in full or reported
+in `lost` or `failed`.
 Limitations: a prepared transaction that outlives `transaction.timeout.ms` is lost, and nobody can write it again. A
 micro-batch that Spark repeats needs no two-phase commit: its sink writes the batch again (`exactly_once_kafka`).
 
@@ -100,7 +101,7 @@ class DecisionLog:
         return decision
 
     def read(self) -> tuple[list[Decision], dict[Path, str]]:
-        """Return the decisions by number, and per torn record what is wrong with it."""
+        """Return the decisions in the order of their numbers, and for each torn record what is wrong with it."""
         decisions, torn = [], {}
         for file in self.directory.glob("*.json"):
             try:
@@ -136,7 +137,7 @@ def _checksum(body: dict[str, Any]) -> str:
 
 @dataclass
 class Recovery:
-    """What `recover` did. `torn` has the damaged records and what is wrong with each; they decided nothing."""
+    """What `recover` did. `torn` has the damaged records and what is wrong with each; they count as no decision."""
 
     committed: list[PreparedTransaction] = field(default_factory=list)
     aborted: list[PreparedTransaction] = field(default_factory=list)
@@ -168,8 +169,9 @@ class Recovery:
 def recover(decisions: DecisionLog, bootstrap_servers: str, prefix: str) -> Recovery:
     """End what a dead run left open under transactional ids that begin with `prefix`: by its decisions, or by abort.
 
-    Call it before the first producer of the prefix starts, and while no other run uses the prefix: it takes every open
-    transaction for one of a dead run. A decision that could not be carried out stays in the log, and is reported again.
+    Call it before the first producer of the prefix starts, and while no other run uses the prefix: it treats every open
+    transaction as one of a dead run. A decision that could not be carried out stays in the log, and is reported again.
+    Raises TimeoutError if the coordinators do not answer.
     """
     done = Recovery()
     recorded, done.torn = decisions.read()

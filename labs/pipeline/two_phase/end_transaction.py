@@ -39,7 +39,7 @@ from labs.pipeline.two_phase.prepared import PreparedTransaction
 LENGTH = 4  # bytes in front of each message
 CLIENT_ID = "labs-two-phase"
 BETWEEN_RETRIES = 0.05  # seconds
-A_MOMENT, ANSWER = 0.5, 5.0  # seconds for one answer of a broker
+A_MOMENT, ANSWER = 0.5, 5.0  # seconds to wait for one answer of a broker: briefly, and for longer
 
 Answer = TypeVar("Answer")
 
@@ -109,9 +109,9 @@ def _first_answer(bootstrap_servers: str, transactional_id: str) -> FindCoordina
 
 
 def retry(attempt: Callable[[], Answer], timeout: float, doubt: str) -> Answer:
-    """Return the result of `attempt`, repeated for `timeout` seconds while it fails for a broker away, moving or busy.
+    """Return the result of `attempt`; repeat it for `timeout` seconds on an OSError or a retriable KafkaError.
 
-    Raises TimeoutError, which begins with `doubt` and names the last failure; other errors as they come.
+    Raises TimeoutError, which begins with `doubt` and names the last failure. Other errors are passed on.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -139,7 +139,7 @@ class TransactionLost(FinishFailed):
 
 @dataclass(frozen=True)
 class TransactionState:
-    """What the coordinator says of a transactional id: the state by Kafka's name for it."""
+    """What the coordinator says of a transactional id. `state` is Kafka's own name, such as "Ongoing"."""
 
     state: str
     producer_id: int
@@ -147,7 +147,7 @@ class TransactionState:
     timeout_ms: int
 
     def is_of(self, prepared: PreparedTransaction) -> bool:
-        """Tell whether this is about that transaction: the end of one, or its timeout, may raise the epoch by one."""
+        """Tell whether this is about that transaction, whose end or timeout may have raised the epoch by one."""
         return self.producer_id == prepared.producer_id and self.epoch - prepared.epoch in (0, 1)
 
 
@@ -189,7 +189,7 @@ def _end_txn_version(coordinator: BrokerConnection) -> int:
 
 
 def describe(transactional_id: str, coordinator: BrokerConnection) -> TransactionState | None:
-    """Return the coordinator's state of an id, or None. Raises KafkaError, for example while the coordinator loads."""
+    """Return the state of an id, None if the coordinator has no such id. Raises KafkaError, as while it loads."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     [found] = coordinator.ask(request, DescribeTransactionsResponse, version=0).transaction_states
     error = for_code(found.error_code)
@@ -205,7 +205,7 @@ def describe(transactional_id: str, coordinator: BrokerConnection) -> Transactio
 def _raise_unless_done(
     prepared: PreparedTransaction, commit: bool, refusal: type[KafkaError], now: TransactionState | None
 ) -> None:
-    """Return if the transaction has ended as requested before; raise if it has ended otherwise."""
+    """Return if the transaction had already ended as requested; otherwise raise TransactionLost or FinishFailed."""
     refused = f"{prepared} cannot be {_participle(commit)}; Kafka answered {refusal.__name__}, because "
     if now is None:
         raise FinishFailed(f"{refused}it knows no transaction of that id: is this the cluster that it was prepared in?")

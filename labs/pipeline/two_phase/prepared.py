@@ -105,7 +105,7 @@ class PreparingProducer:
         self._producer.close(timeout=5)  # kafka-python does not abort on close, as Kafka's Java client would
 
     def _identity(self) -> PreparedTransaction:
-        # kafka-python has no public name for this: there, only the producer that began a transaction ends it.
+        # kafka-python has no public name for this: it expects that the producer that began a transaction ends it.
         now = self._producer._transaction_manager.producer_id_and_epoch
         return PreparedTransaction(self.transactional_id, now.producer_id, now.epoch)
 

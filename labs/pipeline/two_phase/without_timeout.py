@@ -41,8 +41,8 @@ def epoch_without_timeout(
 ) -> PreparedTransaction:
     """Return a new epoch, whose transactions do not time out, whatever `timeout_ms` says.
 
-    Kafka aborts what the id has left open; with `keep_prepared` Kafka would keep it, but so far it refuses that.
-    Raises KafkaError (UnsupportedVersionError for that), TimeoutError.
+    Kafka aborts the transaction that the id has left open. With `keep_prepared` Kafka should keep it, but so far it
+    refuses such a request with UnsupportedVersionError. Raises KafkaError, TimeoutError.
     """
     request = InitProducerIdRequest(
         transactional_id=transactional_id,
