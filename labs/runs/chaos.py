@@ -5,12 +5,12 @@
 
 When the time is over, no more faults strike, the last windows are closed, and the job finishes its work.
 
-Limitations: the seed decides what is struck, where and in which order, but not exactly when, since a restart
-takes as long as it takes. Two runs of one seed are alike, not equal.
-
 Then the run is judged. A sentinel, the last record of all, is written to each partition. Readers wait until it can be
 read, or until it is certain that an open transaction hangs. The audit compares what was sent with the results of two
-readers: one read all along, and one reads from the beginning at the end.
+readers: one read all the time, and one reads from the beginning at the end.
+
+Limitations: the seed decides what is struck, where and in which order, but not exactly when, since the time that a
+restart takes varies. So two runs of one seed are similar, not equal.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class History:
-    """What the audit judged: expected results, those that a reader saw all along, those that one read at the end."""
+    """What the audit judged: expected results, those that a reader saw during the run, those read at the end."""
 
     expected: Mapping[Key, int] = field(default_factory=dict)
     watched: Sequence[Result] = ()
@@ -215,7 +215,7 @@ SPEED = 5  # seconds of event time per second: a window is complete every second
 SINK_PARTITIONS = 3
 TRIGGER = 0.5  # seconds
 EVERY = 0.5  # seconds between two samples
-PATIENCE = 120.0  # seconds without a new result, after which missing ones are not waited for
+PATIENCE = 120.0  # seconds to wait for the next missing result
 
 
 def run_chaos(
@@ -311,7 +311,7 @@ def job_options(plan: ChaosPlan, servers: str, directory: Path) -> dict[str, obj
 
 
 def _let_it_finish(driver: DriverInjector, watcher: Watcher, expected: int, look: Callable[[], None]) -> None:
-    """Wait until all `expected` results are visible, or none has come for PATIENCE seconds."""
+    """Wait until all `expected` results are visible, none has come for PATIENCE seconds, or the driver has ended."""
     seen, since = 0, time.monotonic()
     while (seen_now := len(watcher.distinct)) < expected and driver.is_alive():
         if seen_now > seen:

@@ -94,7 +94,7 @@ class OpenLog:
         return bool(self.report.good)
 
     def is_in_order(self, timeout: float = 0) -> bool:
-        """Wait so many seconds for the log to be sorted, and tell whether it is. `as_is` there is nothing to do."""
+        """Wait so many seconds for the log to be sorted, and tell whether it is. With `as_is` return True at once."""
         return bool(wait_for([self._first], timeout).done)
 
     @property
@@ -216,12 +216,12 @@ def count_log(
     topics: Topics,
     progress: Progress = lambda task, done, total: None,
 ) -> CountedLog:
-    """Count the requests per IP of an access log that is understood, through topics that are empty, and audit it.
+    """Count the requests per IP of an access log that has an access, through topics that are empty, and audit it.
 
-    A sorted log has no late line, whatever batches Spark makes of it, so it is counted while it is being sent. Of a log
-    as it is, the watermark drops lines, which are reported as late. Which ones depends on where a batch ends, so that
-    log is sent first, and the batches of the same log are always the same. Raises CountFailed, SourceFailed,
-    LogUnreadable, SortFailed.
+    A sorted log has no late line, whatever batches Spark makes of it, so it is counted while it is being sent. In a log
+    that is not sorted (`as_is`), some lines are late: the watermark drops them, and they are reported. Which lines are
+    late depends on where the batches end. So such a log is sent completely before Spark starts: then the batches of the
+    same log are always the same. Raises CountFailed, SourceFailed, LogUnreadable, SortFailed.
     """
     seconds: dict[str, float] = {}
     with ThreadPoolExecutor(1) as beside, tempfile.TemporaryDirectory(prefix="labs-checkpoint-") as checkpoint:
@@ -277,7 +277,7 @@ def _wake_coordinators(bootstrap_servers: str, name: str) -> None:
 
 
 def _counts(spark: SparkSession, bootstrap_servers: str, source: str) -> DataFrame:
-    """Return the streaming aggregation. Spark needs a second for its first plan, while the log is being read."""
+    """Return the streaming aggregation. This takes a second, the first time, in which the log is being read already."""
     records = ip_count.read_source(spark, bootstrap_servers, source, records_per_batch=LARGEST_BATCH, minPartitions="2")
     return ip_count.count_ips(records)
 
@@ -292,7 +292,10 @@ def _late(bootstrap_servers: str, source_topic: str, checkpoint: str) -> Counter
 
 
 def _send(log: OpenLog, servers: str, topic: str, query: StreamingQuery | None, progress: Progress) -> Replay:
-    """Send the log, and report how much of it was sent and counted. Raises CountFailed as soon as the query fails."""
+    """Send the log, and report how much of it was sent and counted.
+
+    Raises CountFailed if the query has failed; this is checked every 100,000 records.
+    """
     total = None if log.as_is else log.report.good
 
     def report(done: int) -> None:
@@ -309,7 +312,7 @@ def _send(log: OpenLog, servers: str, topic: str, query: StreamingQuery | None, 
 def _follow(query: StreamingQuery, total: int, final_ms: int, progress: Progress) -> None:
     """Report how many records were counted, until every window up to `final_ms` is published. Raises CountFailed.
 
-    A batch publishes the windows that end before its watermark.
+    A batch publishes the windows whose end is at or before its watermark.
     """
     while _watermark_ms(query) < final_ms:
         with suppress(StreamingQueryException):  # _check reports it

@@ -1,7 +1,7 @@
 """A student's own sink: the function `publish(rows, batch_id, kafka)` of lesson 07.
 
-In the lesson it is a stage, and three functions of the lesson implement `kafka`. In a job of its own, which chaos
-strikes, `sink_of` implements them. Around the producer's calls lie the fault points:
+In the lesson it is a stage, and three functions of the lesson implement `kafka`. In a job of its own, under chaos,
+`sink_of` provides these three functions. The fault points are around the calls of the producer:
 
     before_fence                 before the producer gets its epoch
     before_rows                  before begin_transaction
@@ -76,7 +76,7 @@ class OwnStage:
         return sink
 
     def found(self, batch_id: int) -> bool:
-        """Tell whether `last_batch` ever returned the batch itself."""
+        """Tell whether `last_batch`, called while this batch was published, ever returned the batch itself."""
         return (batch_id, batch_id) in self.markers
 
 
@@ -131,7 +131,8 @@ def sink_of(
 class SinkKafka:
     """The `kafka` argument of a student's `publish`.
 
-    It is told each batch, because a student's producer may outlive the batch for which it was made.
+    `take` tells it which batch is published now. The student's producer asks it for the batch, because one producer may
+    be used for several batches.
     """
 
     def __init__(self, stage: OwnStage, topic: str, points: AnyPoints):
@@ -169,7 +170,7 @@ class SinkKafka:
 class PointedProducer:
     """A transactional producer that passes the fault points and adds the batch's headers to each record.
 
-    `real` is the producer that it calls. What has no fault point is called there as it is.
+    `real` is the producer that it calls. All other attributes are those of `real`.
     """
 
     def __init__(self, real: Any, kafka: SinkKafka):

@@ -2,9 +2,9 @@
 
 `python -m labs.runs.real_time_kills --kills 30` takes a quarter of an hour; one line of JSON for each point.
 
-The source gets records that are all different, at a steady rate. Most kills end the Python worker, which writes, and so
-the query, which is restarted in the same session. Some kill the whole job, Python and JVM, while its workers still run.
-Only the point is chosen; the kill strikes in the next epoch that reaches it.
+The source gets records that are all different, at a steady rate. Most kills end the Python worker, which writes the
+rows. The query then fails, and is restarted in the same session. Some kills end the whole job, Python and JVM, while
+its workers still run. Only the point is chosen; the kill strikes in the next epoch that reaches it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Feed:
 
 
 def failed(query: StreamingQuery, struck: Path | None = None) -> bool:
-    """Return False. Raises the error of a query that failed without a strike."""
+    """Return False. Raises the error of a query that has failed although no kill has struck it."""
     if not query.isActive and not (struck and struck.exists()):
         query.awaitTermination()  # raises
         raise RuntimeError("the query ended by itself and without an error; expected it to run until it is stopped")

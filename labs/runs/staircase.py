@@ -26,7 +26,7 @@ from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
 
 class WithoutMarker(ExactlyOnceKafkaSink):
-    """Transactions alone: a batch is visible as a whole or not at all, but a restart does not look for a marker."""
+    """Transactions alone: a batch is visible as a whole or not at all, but a restart ignores the marker."""
 
     protocol = staticmethod(marker_ignored)
 
@@ -82,7 +82,7 @@ STAGES = (NO_CHECKPOINT, CHECKPOINT, IDEMPOTENT, TRANSACTIONS, EXACTLY_ONCE)
 class Outcome:
     """The outcome of a stage with its faults: the audit, the attempts to run the query, and the topic with the results.
 
-    `struck` are the faults whose point was reached; a stage may not have that point. A run that gave up is not
+    `struck` are the faults whose point was reached; not every stage has every point. A run that gave up is not
     `finished`: missing results may only be late.
     """
 

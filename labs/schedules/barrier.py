@@ -1,4 +1,4 @@
-"""A checkpoint of a job while its data move: what barriers are for, tried in every order of delivery.
+"""A checkpoint of a job that goes on reading: a rule for barriers, tried in every order of delivery.
 
     partition 0:  a a | b        ──►  task a  ──►  task total
     partition 1:  b a | a a      ──►  task b  ──►
@@ -50,12 +50,13 @@ class TaskState(NamedTuple):
 
 
 class Task:
-    """A task, as `on_barrier(task, channel)` is handed it.
+    """A task, as `on_barrier(task, channel)` receives it.
 
     name      "a", "b" or "total"
     channels  the names of the channels that bring it records and barriers: two
-    arrived   those whose barrier has come, this one included
-    stored    tells whether it has stored its count
+    arrived   the channels whose barrier has come, `channel` included
+    blocked   the channels from which nothing more is delivered
+    stored    tells whether the task has stored its count
     """
 
     __slots__ = ("channels", "name", "state")
@@ -219,7 +220,7 @@ def _remembered(on_barrier: OnBarrier) -> OnBarrier:
 
 
 def _answered(on_barrier: OnBarrier, name: str, state: TaskState, channel: str) -> TaskState:
-    """Return the task after on_barrier. Raises BarrierError if that depends on more than task and channel."""
+    """Return the task after on_barrier. Raises BarrierError if its state depends on more than task and channel."""
     task, once_more = Task(name, state), Task(name, state)
     for each in (task, once_more):
         if inspect.isgenerator(on_barrier(each, channel)):
@@ -251,7 +252,7 @@ def restored(job: Job) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Order:
-    """One order of deliveries, and the counts after a restore at its end. There are none if the job is stuck."""
+    """One order of deliveries, and the counts after a restore at its end, if the checkpoint is complete then."""
 
     deliveries: tuple[Delivery, ...]
     anomaly: str
@@ -299,7 +300,7 @@ def explore_orders(on_barrier: OnBarrier) -> Explored:
 
 
 def follow(on_barrier: OnBarrier, turn: Callable[[Delivery], int]) -> list[tuple[Delivery, Job]]:
-    """Return one order of deliveries to its end: each time the possible delivery whose `turn` is least."""
+    """Return one order of deliveries, to its end. Of the possible deliveries, the one with the least `turn` is next."""
     job, way, call = start(), list[tuple[Delivery, Job]](), _remembered(on_barrier)
     while following := list(deliveries(job, call)):
         way.append(min(following, key=lambda each: turn(each[0])))

@@ -1,4 +1,4 @@
-"""Barriers, drawn: the job, one order of deliveries, and the explorable barrier.
+"""Pictures of barriers: the job, one order of deliveries, and the explorable barrier.
 
     barrier_steps("counts on until the last")
 
@@ -252,7 +252,10 @@ def partition_1_is_fast(delivery: Delivery) -> int:
 
 @functools.cache
 def barrier_data() -> dict[str, Any]:
-    """Return {rule: {"pictures": [SVG], "words": [text], "wrong": [bool]}}: for the start and each delivery."""
+    """Return {rule: {"pictures": [SVG], "words": [text], "wrong": [bool]}}.
+
+    Each list has an element for the start and one for the state after each delivery.
+    """
     return {name: _course(follow(rule, partition_1_is_fast)) for name, rule in RULES.items()}
 
 

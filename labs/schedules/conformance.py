@@ -4,7 +4,7 @@ After each step, the answer and what a reader sees must be as the model predicts
 the marker that Kafka has. If they differ, the model is wrong or the sink is.
 
 The driver of such a replay is the real sink (`SinkDriver`), in a thread of its own. It publishes batch by batch, with
-its own protocol and its own transport, and is held at a gate before each thing that it asks of Kafka.
+its own protocol and its own transport, and is held at a gate before each request to Kafka.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from labs.schedules.schedule import Event, Schedule, compact
 # One row in each batch, so that a request has one row. No transaction times out here: that would take seconds.
 WALKED = Stage("the sink", exactly_once, batches=3, rows=1, drivers=3, faults=("deliver again", "lose"))
 LENGTH = 60  # moves
-WEIGHTS = {"deliver": 8.0, "start": 0.4, "deliver again": 0.5, "lose": 0.2}  # of 2 for a driver's own step
+WEIGHTS = {"deliver": 8.0, "start": 0.4, "deliver again": 0.5, "lose": 0.2}  # a step of a driver itself has 2
 
 
 class Walk(NamedTuple):
@@ -124,7 +124,8 @@ def _without_error(told: Event) -> Event:
 def _is_urgent(event: Event, moves: list[Event], state: State) -> bool:
     """Tell whether a move delivers a request that was just sent and that a real network cannot hold.
 
-    A reading is many requests. And a fenced driver learns that it is fenced from a request that the model lacks.
+    A reading of the marker is many requests, which cannot be held as one. And a fenced driver learns that it is fenced
+    from a request that the model does not have.
     """
     if not moves or event.action != "deliver" or event.request != moves[-1].action or event.whose != moves[-1].actor:
         return False
@@ -137,7 +138,10 @@ ENDING = 10.0  # seconds that a driver may need to end its present step
 
 
 class SinkDriver(Driver):
-    """While it sleeps or is dead, the player gives it no word, and hears no answer from it."""
+    """The real sink in a thread. A thread can be neither frozen nor killed.
+
+    While it counts as asleep or dead, the player sends it no word and reads no answer from it.
+    """
 
     def __init__(self, name: str, settings: dict[str, Any], spark: SparkSession):
         super().__init__(name)
@@ -150,7 +154,8 @@ class SinkDriver(Driver):
     def close(self) -> None:
         self._over.set()
         super().close()
-        self._thread.join(ENDING)  # a thread that is in a Kafka client when Python ends may break what that frees
+        # If Python ends while the thread is in a Kafka client, the thread may use memory that is freed.
+        self._thread.join(ENDING)
 
     def _try_to_publish(self, settings: dict[str, Any], gates: Gates) -> None:
         try:
@@ -189,7 +194,7 @@ class SinkDriver(Driver):
 
 
 class _Query:
-    """Stands for the running query: whether it was stopped, and where the sink's note about its marker's topic is."""
+    """What the sink needs of a running query: whether it was stopped, and the note about the topic of its marker."""
 
     def __init__(self, checkpoint: SmallCheckpoint, over: threading.Event):
         self._file, self.stopped = checkpoint.directory / "exactly-once", over.is_set

@@ -1,8 +1,8 @@
 """A schedule as a sequence diagram: time runs down, and each actor has a lane.
 
-Beside each step that changes it stands what a read_committed reader sees; a strip along the bottom repeats these
-changes. The supervisor and the network have lanes if they act. The same schedule gives the same bytes. The text
-alternative is the schedule in words.
+Beside each step stands what a read_committed reader sees then, in pale colours if the step has not changed it. A strip
+along the bottom repeats the changes. The supervisor and the network have lanes only if they act. The same schedule
+gives the same bytes. The text alternative is the schedule in words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from labs.schedules.svg import (
 
 CELL = 22  # pixels: the width of a record
 HEIGHT, MARGIN = 48, 20  # of the strip
-HEAD, LABEL, GAP = 120, 52, 26  # the widths of its heading and of "step 12", and the gap between two changes
+HEAD, LABEL, GAP = 120, 52, 26  # widths: the strip's heading, a label such as "step 12", the gap between changes
 
 
 def records(seen: tuple[int, ...], x: int, y: int, changed: bool = True) -> Iterator[str]:

@@ -267,7 +267,8 @@ LOOKS = {"": (PALE, INK), KAFKA: (PALE_BLUE, BLUE), CHECKPOINT: ("#E5F5F1", GREE
 class Step(NamedTuple):
     """A step: two lines about it, where it leaves something, how wide it is drawn, and its fault points.
 
-    Of each fault point it says what a crash there finds. MID_ROWS is in the middle of the step; others are behind it.
+    `points` maps each fault point to a text about the state in which a crash there leaves the batch. MID_ROWS is in the
+    middle of the step; the other points come after it.
     """
 
     name: str

@@ -7,14 +7,16 @@
     print(recorder.schedule("the sink"))
 
 A request and its answer are one event if no other program acted in between; other requests of the same driver do not
-count. Otherwise the request is held, and the network delivers it when its answer comes. So it is with a request that
-the proxy held back. A request that a client repeats because Kafka was not ready is one event.
+count. Otherwise the event says that the request is held, and a second event, in which the network delivers it, stands
+where its answer came. The same holds for a request that the proxy held back. A request that a client repeats because
+Kafka was not ready is one event.
 
 Guarantee: requests, epochs, records and answers are those on the wire, in the proxy's order.
 
 Limitations:
 - The recorder has to be told what does not go over the wire; that a marker was read, since it does not decode the
-  answer; and that Kafka refused to register a partition, which is how a driver with an old epoch is refused first.
+  answer; and that Kafka refused to add a partition to a transaction, which is how a driver with an old epoch is fenced
+  first.
 - `points` reports a batch as planned when the sink begins to write it, though Spark planned it before, and as noted
   when the sink is done, though Spark notes it only then.
 - What a read_committed reader sees is put together from Kafka's answers: records are where Kafka said that it wrote
@@ -133,7 +135,7 @@ def driver_in_client_id(passage: Passage) -> str | None:
 class Call:
     """A driver's request, which is one event in the schedule, or several: `about` has the batch and row of each.
 
-    `places` are the numbers of these events, and `arrivals` those of the events in which the network delivers it.
+    `places` are the indexes of these events, and `arrivals` those of the events in which the network delivers it.
     `epoch` is None without a transaction. `sequence` is the first record's number, or None if numbers are not recorded.
     """
 
@@ -150,7 +152,7 @@ class Call:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What a request has in common with its repetition by the client."""
+        """What is equal in a request and in its repetition by the client."""
         return self.driver, self.action, self.epoch, *(row for _, row in self.about)
 
 
@@ -299,7 +301,7 @@ class _Recording:
         return call
 
     def _name_batch(self, call: Call) -> None:
-        """Find out the batch of a request for an epoch, or of a commit: from the records around it, or from a plan."""
+        """Set the batch of a request for an epoch, a commit or an abort: from the records around it, or from a plan."""
         using = call.driver, call.epoch
         if call.action == "fence":
             call.about = ((self._planned.get(call.driver), None),)
@@ -335,7 +337,10 @@ class _Recording:
         self._look()
 
     def _in_words(self, call: Call, back: CameBack) -> str:
-        """Return Kafka's answer. Kafka had numbered records already if it says an offset that it has said before."""
+        """Return Kafka's answer, or "known already" for records that Kafka has recognised by their sequence numbers.
+
+        For these, it answers with the offset at which it wrote them the first time.
+        """
         known = call.sequence is not None and self._view.has(Place(call.partition, back.offset))
         return "known already" if known and back.answer == "ok" else back.answer
 
@@ -408,15 +413,15 @@ class Recorder:
         self._entries.append(event)
 
     def starts(self, program: str) -> None:
-        """Tell that a supervisor starts a program, such as "producer 2"."""
+        """Add the event that a supervisor starts a program, such as "producer 2"."""
         self.tell(Event("supervisor", "start", whose=program))
 
     def wakes(self, program: str) -> None:
-        """Tell that a program wakes up."""
+        """Add the event that a program wakes up."""
         self.tell(Event(program, "wake"))
 
     def looked(self, records: tuple[int, ...]) -> None:
-        """Say what a reader sees now. If this is called once, it has to be called after each step."""
+        """Add what a reader sees now. If this is called once, it has to be called after each step."""
         self._entries.append(Looked(records))
 
     @property
@@ -427,7 +432,7 @@ class Recorder:
     def points_and(self, points: Points, driver: str = "driver 1") -> Points:
         """Return a sink's `points=`, which tell the recorder of plans and notes, and call `points`.
 
-        A batch in which `points` raises before its checkpoint is not noted.
+        If `points` raises in a batch, this batch is not noted.
         """
 
         def tell_and_pass_on(point: str, batch_id: int) -> None:

@@ -13,7 +13,7 @@ from labs.equipment.plain_text import plain
 
 INK, FAINT, BLUE, RED, GREEN, ORANGE = "#222222", "#BBBBBB", "#0072B2", "#D55E00", "#009E73", "#E69F00"
 GREY, DARK_RED, DARK_GREEN = "#595959", "#A84300", "#00654A"  # for words, which need more contrast than lines
-PALE, PALE_BLUE = "#F2F2F2", "#E5F1F8"  # the ground of a box
+PALE, PALE_BLUE = "#F2F2F2", "#E5F1F8"  # the background of a box
 
 LONGEST = 1_000_000  # characters of a picture's words
 

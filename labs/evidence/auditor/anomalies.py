@@ -24,7 +24,7 @@ GROUNDS = {"valid": "#00694c", "passed": "#00694c", "invalid": "#a83f00", "faile
 
 
 def badge(verdict: str) -> str:
-    """Return HTML for a verdict on a coloured ground, which can be read on a light page and on a dark one."""
+    """Return HTML for a verdict on a coloured background, which can be read on a light page and on a dark one."""
     ground = GROUNDS.get(verdict, "#57606a")
     return f'<b style="color:#fff;background:{ground};box-shadow:0 0 0 2px {ground}">{escape(verdict)}</b>'
 
@@ -68,7 +68,7 @@ class Anomaly(Enum):
 
 
 EXAMPLES_PER_ANOMALY = 100
-SHOWN = 3  # of them, in a terminal or a notebook
+SHOWN = 3  # examples per anomaly in a terminal or a notebook
 
 
 @dataclass
@@ -88,8 +88,8 @@ class AnomalyTally:
     ) -> None:
         """Count the anomaly `times` times.
 
-        `sentence` is a template for `values` or a function of them. It is formatted, after the key, only for the
-        first examples, since there may be a million more.
+        `sentence` is a template for `values` or a function of them; an example is the key and this sentence. Only the
+        first EXAMPLES_PER_ANOMALY sentences are made, since there may be a million anomalies.
         """
         self.counts[anomaly] += times
         examples = self.examples.setdefault(anomaly, [])

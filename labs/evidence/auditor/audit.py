@@ -36,13 +36,14 @@ def audit(
 
     expected       number of requests per (window start in epoch milliseconds, IP)
     late_dropped   how many requests were dropped as late: per result, which is exact, or in total, which
-                   explains the missing requests only if the two numbers are equal
-    indeterminate  how many of the requests in `expected` were sent but never acknowledged; if no more are
-                   missing, the verdict is unknown, because those may never have been stored
+                   explains the missing requests only if exactly so many are missing
+    indeterminate  how many of the requests in `expected` were sent but never acknowledged; if requests are
+                   missing, but not more than these and the late ones, the verdict is unknown, because the
+                   unacknowledged ones may never have been stored
     source         what was sent against what the source topic holds
     second_reader  what another reader of the same topic observed
     aborted        the attempts whose transactions were aborted, such as those that only read_uncommitted shows
-    sentinels      partition -> whether the last record written to it could be read; a `Reading` brings its own
+    sentinels      partition -> whether the last record written to it could be read; a `Reading` adds its `decided`
     reader_error   why the reader stopped before the end; missing results are then not called lost
 
     Evidence of an error makes the verdict invalid even if the reader failed. The distinct results are held in
@@ -125,7 +126,8 @@ def _what_could_be_read(sentinels: Mapping[int, bool] | None, *readings: Iterabl
 class Comparison:
     """What became of each result, one window and IP at a time.
 
-    Every expected result is delivered, lost, wrong, explained by late records, or in doubt.
+    Every expected result is delivered, lost, wrong, explained by late requests, or in doubt; if the read was not
+    complete, it may also be unread.
     """
 
     def __init__(self, observed: Iterable[Result], batches: Batches, tally: AnomalyTally) -> None:
@@ -148,7 +150,7 @@ class Comparison:
         self.records = len(self._first) + sum(map(len, self._again.values()))
 
     def judge(self, expected: Mapping[Key, int], late: Mapping[Key, int]) -> None:
-        """Judge every result except those with too small a count; `late` is how many requests each lacks as late."""
+        """Judge every result except those with too small a count; `late` has the late requests of each result."""
         due = dict(expected)
         for key, times in late.items():
             if times and key in due:
@@ -345,9 +347,10 @@ class AttemptRows:
 
 
 def judge_readers(first: Iterable[Result], second: Iterable[Result], tally: AnomalyTally) -> None:
-    """Report each record that only one of two readers saw, such as a reader that follows the topic and a later one.
+    """Report each record that only one of two readers saw.
 
-    Records are compared by partition and offset if both readers noted them, else by their content.
+    The second reader may, for example, read at the end what the first one has followed all the time. Records are
+    compared by their content and, if each record of both readers has an offset, by partition and offset too.
     """
     readers = {"first": Counter(map(_identity, first)), "second": Counter(map(_identity, second))}
     if any(offset is None for records in readers.values() for *_, offset in records):
@@ -403,12 +406,12 @@ Cause = tuple[str, int]  # what happened, and the batch of the copy
 
 
 def count_repeats(results: Iterable[Result]) -> Counter[Cause]:
-    """Count the copies by their cause and batch: by the headers `batch_id` and `attempt` and by the log's order.
+    """Count the repeated records by their cause and batch; the results are in the order of the log.
 
-    Two copies within one attempt: a producer lost an acknowledgement and sent the record again. All other copies come
-    from a restart; the batch in flight at the crash is the last one before the log goes back to an earlier batch.
-    Raises ValueError for a record without headers. Limitations: one partition; a crash that left no visible record is
-    not seen.
+    If both records have the same header `attempt`, an acknowledgement was lost and the producer sent the record again.
+    All other repeated records come from a restart after a crash. The batch in flight at the crash is the last one
+    before another attempt writes the same batch or an earlier one (header `batch_id`). Raises ValueError for a record
+    without these headers. Limitations: one partition; a crash that left no visible record is not seen.
     """
     copies: Counter[Cause] = Counter()
     attempts: dict[tuple[int, str], set[str]] = {}

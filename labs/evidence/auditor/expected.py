@@ -1,8 +1,9 @@
 """Counts from the log itself, without Kafka and Spark, what the pipeline must find.
 
 Limitations: the auditor is independent of the pipeline that counts, but not of the parser: both get the accesses that
-`labs.pipeline.log` reads, so an audit cannot show that it misreads a line. `tests/pipeline/log/test_differential.py`
-checks that parser: it compares it with a second one, which shares no code with it, on known and on generated lines.
+`labs.pipeline.log` reads, so an audit cannot show that the parser misreads a line. For this there is
+`tests/pipeline/log/test_differential.py`, which compares the parser with a second one on known and on generated lines.
+The two parsers share no code.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def requests_per_ip(counts: Mapping[tuple[int, str], int]) -> Counter[str]:
 
 
 def busiest_ips(totals: Mapping[str, int], n: int) -> list[tuple[str, int]]:
-    """Return the n IPs with the most requests, and how many; by name where the numbers are equal."""
+    """Return (IP, requests) of the n IPs with the most requests, most first; equal numbers are sorted by IP."""
     return sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:n]
 
 

@@ -37,10 +37,10 @@ class Result:
 
 
 class Reading(list[Result]):
-    """The results that one reader found, and per partition whether every transaction had ended by then (`decided`).
+    """The results that one reader found. `decided` tells for each partition whether every transaction in it had ended.
 
-    An open transaction hides all records behind it, whoever wrote them, so the audit of a reading with such a
-    partition is never valid.
+    An open transaction hides all records behind it, whoever wrote them. So an audit is never valid if a partition of
+    its reading is not decided.
     """
 
     def __init__(self, results: Iterable[Result] = (), decided: Mapping[int, bool] | None = None):

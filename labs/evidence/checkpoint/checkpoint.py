@@ -45,7 +45,7 @@ class CheckpointError(RuntimeError):
 
 
 class Torn(ValueError):
-    """A file of the checkpoint is damaged; the message is a predicate, to be put behind the name: "offsets/5 …"."""
+    """A file of the checkpoint is damaged. The message continues a sentence that begins with the file's name."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def read_commit(file: Path) -> int | None:
 
 
 def read_first_offsets(sources: Path) -> Offsets:
-    """Read sources/*/0: the first offsets of batch 0. Empty if Spark keeps no such file. Raises Torn."""
+    """Read sources/*/0: the first offsets of batch 0. Empty if there is no such file. Raises Torn, CheckpointError."""
     found: Offsets = {}
     for file in sorted(sources.glob("*/0")):
         for line in _lines(file, at_least=2)[1:]:
@@ -202,7 +202,7 @@ class Batch:
 
     `watermark_ms` is the watermark that it runs with (0: none yet), `next_watermark_ms` that of the next batch.
     `state` lists, per stateful operator, the partitions that hold the version which this batch writes.
-    `sources` holds the end offsets as Spark wrote them, for sources other than Kafka topics.
+    `sources` holds the end offset of each source as Spark wrote it, for sources other than Kafka topics too.
     """
 
     batch_id: int
@@ -280,7 +280,7 @@ def batches_of(
 def batch_table(query: StreamingQuery) -> pandas.DataFrame:
     """Return one row per batch: records read, results emitted, counts still in state, and the watermark.
 
-    `watermark` (UTC) is the one that the batch ran with; the batch's own events move that of the next one.
+    `watermark` (UTC) is the one that the batch ran with; the batch's own events move the watermark of the next batch.
     """
     rows = []
     for progress in query.recentProgress:
@@ -416,7 +416,10 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def damage(path: str | Path) -> str:
-    """Return which files of a checkpoint are torn or missing, and the consequence: Spark does not name them."""
+    """Return the first file of a checkpoint that is torn or missing, with the consequence: Spark does not name it.
+
+    Return an empty text if no file is, or if no checkpoint can be read.
+    """
     try:
         return (*read_checkpoint(path).damage, "")[0]
     except CheckpointError:  # not on this machine, or there is none yet

@@ -1,4 +1,4 @@
-"""Works out from a query's checkpoint, without Spark, what the query must have done with the records of its source.
+"""Computes from a query's checkpoint, without Spark, what the query must have done with the records of its source.
 
 Batch k covers the offsets from the end of batch k - 1 to its own end. With W(k) as the watermark in offsets/k, it
 
@@ -32,8 +32,8 @@ SourceRecord = tuple[int, int, int | None, str | None]  # partition, offset, eve
 class PlannedResults:
     """What became of the records, counted per (window start in epoch millis, IP).
 
-    `emitted` has the results of all batches, or of all but the first if Spark has deleted the batches before it;
-    `dropped` counts the late records of the same batches. `pending` are counts that are not emitted yet.
+    `emitted` maps each batch to its results. If Spark has deleted older batches, the first batch that is left is not
+    in it. `dropped` counts the late records of the same batches. `pending` are counts that are not emitted yet.
     `malformed` records belong to no window, `unread` records to no batch.
     """
 
@@ -77,7 +77,7 @@ def planned_results(checkpoint: Checkpoint, records: Iterable[SourceRecord]) -> 
             else:
                 counted[window, ip] += 1
     for key, count in counted.items():
-        # Never earlier than the batch that counted the record: step 1 would have dropped it.
+        # Batch k is never before the batch that counted the record: step 1 would have dropped the record there.
         k = bisect_left(watermarks, key[0] + WINDOW_MS)
         if k == len(watermarks):
             result.pending[key] = count

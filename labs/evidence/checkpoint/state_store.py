@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from labs.evidence.checkpoint.checkpoint import CheckpointError, read_checkpoint
 
-# A file that is missing surfaces in a task, and PySpark translates only some of those errors.
+# A task finds that a file is missing, and PySpark translates only some errors of tasks into its own.
 UNREADABLE = (PySparkException, Py4JJavaError)
 
 

@@ -1,4 +1,8 @@
-"""Plots of checkpoints: batches, their offsets and watermarks; what came too late; a state that does not fit."""
+"""Plots of checkpoints and watermarks.
+
+They show the batches of a query with their offsets and watermarks, the requests that came too late, what happens if a
+restored state does not fit its position, and what aligned and unaligned checkpoints cost.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ FILL = {
     "in flight": COLOURS[Fate.DUPLICATED],  # what a restart may publish twice
     "damaged": NOTHING_KNOWN,
 }
-# Not by colour alone: solid, dashed, dotted.
+# The line style tells the statuses apart, too, and not the colour alone.
 EDGE = {"committed": "solid", "in flight": "dashed", "damaged": "dotted"}
 # Heights in the plot, where a box reaches from -0.5 to 0.5.
 ABOVE, BELOW, LINE = 0.65, -0.65, 0.28
@@ -160,7 +164,7 @@ def plot_arrivals(
     dropped: Container[tuple[int, str]],
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot each access (epoch milliseconds, IP) in the order of arrival, and the watermark that judges it.
+    """Plot each access (epoch milliseconds, IP) in the order of arrival, and the watermark at that time.
 
     `dropped` holds the (window, IP) of those that came too late. The lines of the grid are the borders of the windows.
     """
@@ -188,7 +192,10 @@ def plot_arrivals(
 
 
 def plot_fit(counts: Mapping[int, int], truth: int, ax: Axes | None = None) -> Axes:
-    """Plot {records by which the state is ahead of the position: count after a restore}; negative if behind."""
+    """Plot the count after a restore by how many records the state is ahead of the position (negative: behind).
+
+    `truth` is the right count.
+    """
     ax = ax or new_axes(8, 3.6)
     for ahead, count in counts.items():
         fate = Fate.DELIVERED if count == truth else Fate.DUPLICATED if count > truth else Fate.LOST

@@ -27,7 +27,7 @@ HATCH = "////"
 
 @dataclass
 class Total:
-    """Rows added up; `verdict` is the last one's, empty if there is no row."""
+    """Rows added up; `verdict` is that of the last row, empty if there is no row."""
 
     expected: int = 0
     lost: int = 0
@@ -152,7 +152,7 @@ def _nothing(ax: Axes | None) -> Axes:
     return ax
 
 
-# Not by colour alone: each line has a marker and a stroke of its own.
+# The marker and the dashes tell the lines apart, too, and not the colour alone.
 LINES = ((REQUESTS, "s", "-"), ("black", "^", "--"), ("#888888", "o", "-."), ("#555555", "D", ":"))
 
 
@@ -200,7 +200,7 @@ def plot_stall(samples: Sequence[tuple[float, int, int]], ax: Axes | None = None
     return ax
 
 
-# Not by colour alone: each kind of step has a mark of its own.
+# The mark tells the kinds of steps apart, too, and not the colour alone.
 MARKS = {
     "rows in Kafka": ("o", REQUESTS),
     "noted as done": ("D", COLOURS[Fate.DUPLICATED]),
@@ -209,7 +209,7 @@ MARKS = {
     "aborted by Kafka": ("s", "#555555"),
     "started again": (">", COLOURS[Fate.DELIVERED]),
 }
-ABOVE = 0.27  # of the distance of two lines
+ABOVE = 0.27  # of the distance between two lines
 BARS = (REQUESTS, "#888888", "#333333", "#bbbbbb")
 HATCHES = ("", "///", "...", "xxx")
 
@@ -228,7 +228,7 @@ def plot_outages(lines: Mapping[str, Sequence[tuple[float, str]]], ax: Axes | No
         ax.axhline(lane, color=NOTHING_KNOWN, linewidth=1, zorder=0)
         for what, (mark, colour) in MARKS.items():
             seconds = [second for second, seen in steps if seen == what]
-            height = lane - ABOVE if what == "noted as done" else lane  # the two may be a hundredth of a second apart
+            height = lane - ABOVE if what == "noted as done" else lane  # else it may cover another mark
             ax.plot(seconds, [height] * len(seconds), mark, color=colour, markersize=9, linestyle="none")
     for what, (mark, colour) in MARKS.items():
         ax.plot([], [], mark, color=colour, linestyle="none", label=what)

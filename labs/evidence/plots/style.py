@@ -2,7 +2,7 @@
 
 The colours are Okabe and Ito's, which can be told apart with any colour vision.
 
-An axis of event time shows windows, from a handful to a year of them.
+An axis of event time shows windows: from only a few to those of a year.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def figure_of(ax: Axes) -> Figure:
 
 
 def dress(ax: Axes, title: str, x: str, y: str, grid: Literal["x", "y", ""] = "y") -> None:
-    """Set title and axis labels; draw grid lines across the axis of values, or none."""
+    """Set title and axis labels; draw the grid lines of one axis, or none."""
     inches = ax.get_position().width * figure_of(ax).get_figwidth()
     # A title may hold text from outside, in which `$…$` is no formula.
     ax.set_title(fill(title, max(20, int(inches * CHARACTERS_PER_INCH))), loc="left", fontsize=11, parse_math=False)
@@ -78,8 +78,8 @@ def draw_windows(
 ) -> StepPatch:
     """Draw a bar for each window (start in epoch milliseconds) that has a height, all in one patch.
 
-    `margin` (milliseconds) stays free on each side. Separate bars would take a minute for a day of windows; the
-    outline keeps a single window visible there.
+    `margin` (milliseconds) stays free on each side. Drawing separate bars would take a minute for a day of windows.
+    Each bar has an outline, without which a single window in a whole day would be too narrow to see.
     """
     windows = [window for window in sorted(heights) if heights[window] and drawable(window)]
     edges: list[float] = []

@@ -17,7 +17,7 @@ from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.plots.style import COLOURS, NOTHING_KNOWN, REQUESTS, dress, figure_of, new_axes, say_instead
 
 DARK = "#555555"
-# Not by colour alone: filled, outlined, hatched.
+# Filled, outlined or hatched boxes tell the statuses apart, too, and not the colour alone.
 LOOK: dict[str, dict[str, Any]] = {
     "committed": {"facecolor": COLOURS[Fate.DELIVERED], "edgecolor": COLOURS[Fate.DELIVERED]},
     "no transaction": {"facecolor": "white", "edgecolor": COLOURS[Fate.DELIVERED]},
@@ -29,7 +29,7 @@ LOOK: dict[str, dict[str, Any]] = {
 LETTERS = {"commit marker": "C", "abort marker": "A"}
 TORN: dict[str, Any] = {"facecolor": COLOURS[Fate.WRONG], "edgecolor": "black", "hatch": "...", "linewidth": 0.6}
 MOST_LETTERS = 60  # offsets; with more, a box is narrower than a letter
-HEIGHT = 0.7  # of a box, of 1 per producer
+HEIGHT = 0.7  # of a box; the line of a producer is 1 high
 
 
 def plot_transactions(
@@ -108,7 +108,7 @@ def _name_lines(ax: Axes, lso: int, first: int, end: int) -> None:
 
 
 def _beside(ax: Axes, offset: int, side: str, text: str) -> None:
-    """Write on one side of the line in front of an offset."""
+    """Write a text to the left or right of the vertical line in front of an offset."""
     points, align = (-4, "right") if side == "left" else (4, "left")
     ax.annotate(text, (offset - 0.5, -0.6), (points, 0), textcoords="offset points", ha=align, va="bottom", fontsize=9)
 
@@ -123,7 +123,7 @@ def _add_legend(ax: Axes, log_entries: pandas.DataFrame, torn: Collection[int]) 
     ]
     if torn:
         handles.insert(1, Patch(**TORN, label=f"committed, half a batch {len(torn):,}"))
-    columns = int(_inches(ax) / 1.35)  # inches for the longest
+    columns = int(_inches(ax) / 1.35)  # inches for the longest label
     style: dict[str, Any] = {"frameon": False, "fontsize": 9, "handlelength": 1, "columnspacing": 1.2}
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=4, ncols=columns, **style)
 

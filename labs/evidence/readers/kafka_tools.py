@@ -1,8 +1,8 @@
-"""What Kafka's own tools show: the log of a partition and the transaction log, from the broker's disk; and a group.
+"""What Kafka's own tools show: the log of a partition, the transaction log, and the offsets of a consumer group.
 
-The logs show what no consumer sees: the producer id, epoch and sequence number of each record, and the control records
-that end a transaction. `kafka-dump-log` reads the files. Limitations: the lab must have started the broker, and a value
-is shown up to its first line break.
+`kafka-dump-log` reads the logs from the broker's disk. They show what no consumer sees: the producer id, epoch and
+sequence number of each record, and the control records that end a transaction. Limitations: the lab must have started
+the broker whose logs are read, and a value is shown up to its first line break.
 
 The transaction log is the topic `__transaction_state`. The coordinator writes each step of a transactional id into
 it, and Kafka compacts it: old steps disappear.
@@ -33,8 +33,8 @@ RECORD = re.compile(
 class LogEntry:
     """A record of the log. `batch` is the first offset of the record batch that it came in.
 
-    -1 means none in Kafka: a producer without idempotence has no id, epoch and sequence numbers, and a
-    control record has no sequence number. `status` is "no transaction", "committed", "aborted" or "open" for a
+    Kafka writes -1 where there is no number: a producer without idempotence has no id, epoch and sequence numbers, and
+    a control record has no sequence number. `status` is "no transaction", "committed", "aborted" or "open" for a
     record, "commit marker" or "abort marker" for a control record.
     """
 
@@ -56,7 +56,7 @@ class LogEntry:
 def read_log(broker: AnyBroker, topic: str, partition: int = 0) -> list[LogEntry]:
     """Return the entries of a partition's log, by offset. Raises BrokerError, NoSuchPartition.
 
-    The broker may be running or stopped. Of several replicas the longest is read.
+    The broker may be running or stopped. If there are several replicas, the largest one is read.
     """
     copies = [_segments(data / f"{topic}-{partition}") for data in _data(broker, f"the log of {topic}-{partition}")]
     segments = max(copies, key=lambda files: sum(file.stat().st_size for file in files))
@@ -75,7 +75,7 @@ def dump_log(broker: AnyBroker, topic: str, partition: int = 0) -> pandas.DataFr
 
 
 def _data(broker: AnyBroker, what: str) -> list[Path]:
-    """Return the nodes' directories of data. Raises BrokerError for a Kafka that the lab did not start."""
+    """Return the data directory of each node. Raises BrokerError for a Kafka that the lab did not start."""
     if isinstance(broker, ExternalBroker):
         raise BrokerError(
             f"{what} lies on the disk of a Kafka that the lab did not start ({broker.bootstrap_servers}); "
@@ -119,7 +119,7 @@ def _entries(dump: str) -> Iterator[LogEntry]:
 
 
 def _decided(entries: list[LogEntry]) -> list[LogEntry]:
-    """Give each record of a transaction the status of its control record, the next one of that producer."""
+    """Set each transactional record to committed or aborted, as its producer's next control record says."""
     outcome: dict[int, str] = {}
     for number, entry in reversed(list(enumerate(entries))):
         if entry.is_control:
@@ -187,7 +187,7 @@ COLUMNS = ("group", "topic", "partition", "current offset", "log end offset", "l
 
 
 class GroupUnknown(LookupError):
-    """Kafka has no such consumer group."""
+    """Kafka has no such consumer group, or no committed offset of it."""
 
 
 def describe_group(bootstrap_servers: str, group: str) -> pandas.DataFrame:

@@ -5,7 +5,7 @@ Judge only what `read_results` returns: it waits until every transaction has end
 The wait matters because a read_committed reader reads only up to the last stable offset. Records that were committed
 behind an open transaction are hidden until that transaction ends, and visible a moment later.
 
-`Watcher` follows a topic all the time, as a dashboard does, `Tail` and `CommittedCount` when they are told to.
+`Watcher` reads a topic all the time, as a dashboard does. `Tail` and `CommittedCount` read only when `read` is called.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from labs.evidence.auditor.observed import Key, Reading, Result
 from labs.evidence.readers.transactions import settle
 from labs.pipeline.records import SINK_TOPIC, parse_result_value
 
-SILENCE = 60.0  # seconds without a record and without an end
+SILENCE = 60.0  # seconds without a record, before the end of the topic is reached
 
 
 def in_batches(consumer: Consumer, size: int, patience: float = SILENCE) -> Iterator[list[Message]]:
     """Yield lists of `size` records of the one partition that the consumer is assigned, up to its present end.
 
-    The last one may be shorter. The consumer needs `enable.partition.eof`. Raises TimeoutError after `patience`
-    seconds without a record, KafkaException.
+    The last list may be shorter. The consumer needs `enable.partition.eof`. Raises KafkaException, and TimeoutError
+    after `patience` seconds without a record.
     """
     batch: list[Message] = []
     while True:
@@ -315,8 +315,8 @@ class Watcher:
     def stop(self, timeout: float = 60, patience: float = UNTIL_DECIDED) -> Reading:
         """Wait until every transaction has ended, read to the end, and return all that was ever seen.
 
-        It waits `patience` seconds for a hanging transaction. Raises TimeoutError, and ValueError for a record
-        that is not a result.
+        It waits `patience` seconds for a hanging transaction. Raises KafkaException as `wait_until_decided`,
+        TimeoutError if the end is not reached within `timeout` seconds, ValueError for a record that is not a result.
         """
         try:
             decided = wait_until_decided(self._servers, self._topic, patience)
@@ -356,8 +356,8 @@ class Watcher:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self._ends.add(partition)
             if self._stopping.is_set() and self._ends != self._next.keys() and time.monotonic() > sought + 1:
-                # The consumer reports an end only once, unless one seeks. Its own position does not serve here: after
-                # a seek it is unknown until the next record.
+                # The consumer reports the end of a partition only once, but again after a seek. Its own position
+                # cannot be used here: after a seek it is unknown until the next record.
                 for at in self._next.items():
                     self._consumer.seek(TopicPartition(self._topic, *at))
                 sought = time.monotonic()

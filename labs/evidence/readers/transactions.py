@@ -86,9 +86,9 @@ def read_transactions(bootstrap_servers: str) -> list[Transaction]:
 def settle(bootstrap_servers: str, topic: str | None = None, timeout: float = 90) -> None:
     """Wait until commits and aborts are visible: Kafka answers them before every partition has them.
 
-    With a topic, what other topics still wait for is not waited for. On a busy machine a transaction took more than
-    30 s to end: a broker waits so long for an answer (`request.timeout.ms`) before it repeats a request.
-    Raises TimeoutError, KafkaUnreachable.
+    With `topic`, only transactions that wrote to this topic are waited for. The default timeout is long because a
+    transaction took more than 30 s to end on a busy machine: a broker waits 30 s (`request.timeout.ms`) for an answer
+    before it repeats a request. Raises TimeoutError, also if Kafka is unreachable.
     """
 
     def settled() -> bool:
@@ -99,9 +99,10 @@ def settle(bootstrap_servers: str, topic: str | None = None, timeout: float = 90
 
 
 def wait_until_ended(bootstrap_servers: str, prefix: str, timeout: float = 90) -> Transaction:
-    """Wait until no transaction is open under ids that begin with `prefix`, in any partition; return the newest.
+    """Wait until no transaction is open whose transactional id begins with `prefix`; return the newest of them.
 
-    A commit returns as soon as the coordinator has noted it; the markers follow. Raises TimeoutError, KafkaUnreachable.
+    A commit returns as soon as the coordinator has written it into its log; the markers are written to the partitions
+    afterwards. Raises TimeoutError, also if there is no such id or Kafka is unreachable.
     """
 
     def ended() -> list[Transaction]:
@@ -115,7 +116,8 @@ def read_ends(bootstrap_servers: str, topic: str) -> list[PartitionEnd]:
     """Return where each partition ends. Raises KafkaUnreachable, NoSuchPartition, TimeoutError."""
     with admin(bootstrap_servers) as client:
         latest = dict.fromkeys(_partitions(client, topic), OffsetSpec.LATEST)
-        # In this order: the log may grow between the two requests, and the last stable offset must not exceed its end.
+        # The order matters: the log may grow between the two requests, and the last stable offset must not be greater
+        # than the log end.
         stable = _answer(lambda: client.list_partition_offsets(latest, IsolationLevel.READ_COMMITTED))
         end = _answer(lambda: client.list_partition_offsets(latest, IsolationLevel.READ_UNCOMMITTED))
     return [PartitionEnd(at.partition, stable[at].offset, end[at].offset) for at in latest]

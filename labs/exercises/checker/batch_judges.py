@@ -4,7 +4,8 @@ A protocol that no driver could run is refused (`stage_of`). The others are expl
 wrong.
 
 Guarantee: passed means that the model tried all schedules within its bounds, and that Kafka did what the model says
-in some of them. Limitations: two batches of two records, two drivers, and the faults of `Stage.faults`, each once.
+in some of them. Limitations: two batches of two records, two drivers, and the faults of `Stage.faults`, each once; an
+older checkpoint is tried separately, without these faults.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class Stored(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """The record of that number arrives; `heard` tells whether the answer arrives too."""
+    """The record of that number arrives at the log; `heard` tells whether its producer gets the answer."""
 
     record: int
     heard: bool = True

@@ -4,9 +4,9 @@ A student gets a real client inside a `Watched`: a call of one of its watched me
 and "after NAME", and is noted in the journal. All other calls go straight to the client. Limitations: a call that
 bypasses the wrapper passes no points, so a student can cheat.
 
-The journal has one line of JSON per event. A single `write` to a file opened for appending hands it to the operating
-system, so that it survives a SIGKILL of the process, though not a power cut. The student's code can reach the file: a
-damaged journal is no evidence, and says nothing about the code.
+The journal has one line of JSON per event. A single `write` to a file opened for appending hands the event to the
+operating system: it then survives a SIGKILL of the process, but not a power cut. The student's code could damage the
+file, so nothing is concluded about the code from a damaged journal.
 
 A fault within a micro-batch strikes once, when batch N reaches its point. It either raises, so that the query fails and
 is restarted in the same Spark, or kills the process with its Spark.
@@ -28,8 +28,8 @@ from labs.equipment.plain_text import one_line
 from labs.faults.fault_points import InjectedCrash
 
 KINDS = ("phase", "call", "point", "kill", "end", "answer", "state")
-# The endings that a run notes itself; a process that notes none was killed, or left by os._exit.
 NOT_JUDGED = "could not be judged"  # nothing that happened says anything about the code
+# The endings that a run notes itself. A process that notes none was killed, or ended by os._exit.
 ENDINGS = (
     "returned",
     "crashed",

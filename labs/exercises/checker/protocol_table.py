@@ -67,7 +67,7 @@ class Situation:
         return (True,) if step == "rows" else (None,)
 
     def place(self, step: str, answer: Any) -> int:
-        """Return the index of this answer among them. Raises NoTable."""
+        """Return the index of an answer among all possible ones. Raises NoTable."""
         if step not in READINGS:
             return 0
         for n, marker in enumerate(self.markers):
@@ -99,7 +99,7 @@ def _key(marker: Marker | None) -> tuple[int, str] | None:
 SITUATIONS = tuple(_all_situations())
 
 
-# Where the student's code runs
+# In the process in which the student's code runs
 
 
 def table_of(function: Callable[..., Any]) -> list[Node]:
@@ -192,7 +192,7 @@ class _Runs:
 
 
 def _outside(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the values that a function, and those that it calls, keep between calls: name -> text."""
+    """Return the values that a function and the functions which it calls keep between calls: name -> text."""
     kept, to_do, seen = dict[str, str](), [function] if inspect.isfunction(function) else [], set[int]()
     while to_do:
         function = to_do.pop()
@@ -217,7 +217,7 @@ class _TimeIsUp(BaseException):
 
 @contextlib.contextmanager
 def _time_limit(function: Callable[..., Any]) -> Iterator[None]:
-    """Raise NoProtocol in the function when its time is up. Works only in the main thread."""
+    """Stop the function when its time is up, and raise NoProtocol. In another thread than the main one: no limit."""
 
     def ring(*_: object) -> None:
         raise _TimeIsUp
@@ -261,7 +261,7 @@ def _in_words(step: str | None) -> str:
     return {None: "ends", REFUSES: "refuses the batch"}.get(step, f"yields {step!r}")
 
 
-# Where it does not
+# In processes that have only the table
 
 
 def from_table(table: Any) -> BatchProtocol:
@@ -283,7 +283,7 @@ def by_table(table: list[Node], batch: Batch, has_epoch: bool) -> Protocol:
 
 
 def _entry(table: list[Node], batch: Batch, has_epoch: bool) -> tuple[Situation, Node]:
-    """Return a table's entry for a batch, whatever its query."""
+    """Return a table's entry for a batch. The batch may be of any query."""
     for situation, node in zip(SITUATIONS, table, strict=True):
         if situation.has_epoch == has_epoch and replace(batch, query_id=situation.batch.query_id) == situation.batch:
             return situation, node

@@ -1,8 +1,8 @@
 """The report of a check: text for the student, JSON for a program, and what teachers' grading systems read.
 
-Those are JUnit XML, Gradescope's results.json, and annotations of GitHub Actions. Each passed scenario is worth the
-same, and all others nothing: unknown is not a success. For a failing run the report has a timeline, with only those of
-the code's steps that explain the failure.
+Grading systems read JUnit XML, Gradescope's results.json, or annotations of GitHub Actions. Each passed scenario is
+worth the same, and all others nothing: unknown is not a success. For a failing run the report has a timeline, with only
+those of the code's steps that explain the failure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST = 24  # lines
 BEFORE, AFTER = 4, 3  # lines around a kill
 RESTART = ("", "— the process is started again —")
 GAP = ("", "…")
-KILLS = ("SIGKILL ", "crash ")  # the checker's own steps begin so in the journal
+KILLS = ("SIGKILL ", "crash ")  # how a journal's text about a crash by the checker begins
 
 
 def timeline(
@@ -134,7 +134,7 @@ class Report:
 
     @property
     def problems(self) -> list[Finding]:
-        """The scenarios that did not pass."""
+        """The scenarios that ran and did not pass."""
         return [finding for finding in self.findings if finding.grade in (Grade.FAILED, Grade.UNKNOWN)]
 
     @property
@@ -192,7 +192,7 @@ class Report:
     def show(self, console: Console) -> None:
         """Print the report: a table of all scenarios, then the details of each that did not pass.
 
-        The first is explained in full, the others only where they differ.
+        The first of these is explained in full. Each other one has one line, and its hint if that is a new one.
         """
         table = Table(
             title=Text(f"{self.exercise}: {self.source}"), title_justify="left", box=None, padding=(0, 2, 0, 0)

@@ -5,9 +5,8 @@ The auditor judges what is then in Kafka, in the database or in the outside worl
 share a source topic, and each has a fresh target for its results. A killed two-phase job leaves prepared transactions
 in a real Kafka, and a log of decisions.
 
-In the Spark exercises each scenario is one round of the query, in a Spark that serves the next one, too, since a Spark
-takes seconds to start. A round that ends in a SIGKILL also ends its Spark, and a second one continues from the
-checkpoint.
+In the Spark exercises each scenario is one round of the query. The same Spark serves the next scenario, too, since a
+Spark takes seconds to start. A SIGKILL in a round also ends its Spark; then a new Spark continues from the checkpoint.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class History:
 
     @property
     def start(self) -> int:
-        """Return the number of the start, from 1, in which the last run ended; a Spark run has several starts."""
+        """Return in which start of the code, counted from 1, the last run ended; a Spark run has several starts."""
         undisturbed = sum(run.ending == "returned" for run in self.runs[:-1])
         return 1 + self.kills + undisturbed
 
@@ -265,7 +264,10 @@ class KafkaTrial:
         eventually(self._coordinator_is_there)
 
     def _coordinator_is_there(self) -> bool:
-        """Ask for the group's offset: a new Kafka needs time to make the coordinator, before the code's time counts."""
+        """Ask for the group's offset.
+
+        A new Kafka needs time to make the group's coordinator; the time limit of the code should not include that.
+        """
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.group, "log_level": 0})
         try:
             [found] = consumer.committed([TopicPartition(self.topic, 0)], timeout=5)

@@ -108,7 +108,7 @@ class Trial(Protocol):
         """Read the results of the code so far."""
 
     def records_of(self, key: Key) -> Sequence[int | str]:
-        """Return the source records that belong to a result, as `timeline` takes them; none if they explain nothing."""
+        """Return the source records of a result, as `timeline` takes them; none if they would explain nothing."""
 
 
 @dataclass

@@ -39,7 +39,7 @@ class KafkaSide:
         self.topic, self._points = topic, points
         name = f"sink-of-{topic}"
         self._settings = producer_settings(name, servers, {"linger_ms": 0})
-        # Marks without fencing, so that a mark outside of the transaction has its consequences.
+        # A mark outside of the transaction must not fence the sink's producer: so the student sees what it leads to.
         self._marking = producer_settings(f"{name}-marking", servers, {"linger_ms": 0})
         self._store = MarkerStore(name, topic_for(name, None), servers, {})
         self._store.topic.create(Deadline(PATIENCE))
@@ -53,7 +53,7 @@ class KafkaSide:
     def last_batch(self) -> int:
         """Return the id of the batch that was marked last, or -1.
 
-        It waits for a commit in progress, but not for a transaction that a dead run left open: nobody may end it.
+        It waits for a commit in progress, but not for a transaction that a dead run left open: perhaps nobody ends it.
         """
         return self._points.call("kafka.last_batch", self._last_batch, "kafka.last_batch()")
 

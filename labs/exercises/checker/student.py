@@ -1,10 +1,10 @@
 """Runs a student's file: `python -m labs.exercises.checker.student DIRECTORY`.
 
 It waits for the files spec-1.json, spec-2.json, … and carries out each in turn, so that a Spark, which takes long to
-start, serves many runs. Each has: directory (to work in), file (the source), shown_as, journal, began, function,
-entry ("module:function" that calls it with its tools), tools (what the entry needs to know) and crash (point and nth,
-or null). The last event of the journal says how the run ended; a process that leaves none was killed, or left by
-os._exit.
+start, serves many runs. Each file has: directory (to work in), file (the source), shown_as, journal, stack (the file
+for the stack of code that hangs), began, function, entry ("module:function" that calls it with its tools), tools (what
+the entry needs to know) and crash (point and nth, or null). The last event of the journal says how the run ended; a
+process that leaves no such event was killed, or ended by os._exit.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def safely(describe: Callable[[Any], str], what: object) -> str:
 
 
 def where(error: BaseException, file: str) -> str:
-    """Return the line of the file that it passed through last, in brackets; empty if it passed through none."""
+    """Return the last line of the file that an error passed through, in brackets; empty if it passed through none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file and frame.lineno]
     if not frames:
         return ""

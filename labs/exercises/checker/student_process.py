@@ -1,4 +1,4 @@
-"""A process that runs students' code, one run after the other, under watch: time, memory, output, and its end.
+"""A process that runs students' code, one run after the other, with limits of time, memory and output.
 
 A file of JSON describes each run. A process with a Spark is kept for the next run if the last one returned, since Spark
 takes seconds to start and the student waits. It ends with this process, or with a run that does not return.

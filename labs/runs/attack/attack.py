@@ -3,8 +3,8 @@
 Undisturbed, driver 1 takes step after step until all batches are in the checkpoint's commit log. Where several drivers
 could act, the one that was started or woken last acts. Where none can (each is dead, frozen, or waits for an answer
 that is held or lost), the supervisor freezes the drivers that still live and starts the next one from the checkpoint.
-The run ends when every batch is noted, or when a driver that no order has disturbed refuses or fails. Every step is
-written down. The auditor judges whenever a reader sees something new, and at the end.
+The run ends when every batch is noted, or when a driver that no order has disturbed refuses or cannot plan. Every step
+is recorded. The auditor judges at the end and, if the stage has transactions, whenever a reader sees something new.
 """
 
 from __future__ import annotations
@@ -115,8 +115,11 @@ class Judged(NamedTuple):
 
 
 class AttackOutcome(NamedTuple):
-    """The outcome of an attack. `happened` has every step with its answer, `judged` the errors that the auditor found,
-    `ended` how the last driver ended; `remarks` name orders that had less effect than they say."""
+    """The outcome of an attack.
+
+    `happened` has every step with its answer, `judged` the errors that the auditor found, `ended` how the last driver
+    ended. `remarks` name orders that could not have the effect that they are meant for.
+    """
 
     happened: Schedule
     judged: tuple[Judged, ...]
@@ -328,8 +331,9 @@ def attack(
 ) -> AttackOutcome:
     """Carry out the orders; the rest of the run is undisturbed, to its end. `progress` is told the steps taken so far.
 
-    Raises ScheduleError for orders that can never be, CannotPlay for one whose moment does not come or at whose
-    moment it cannot be carried out: one line each, which names the order.
+    Raises ScheduleError for an order that no run of the stage could carry out, and CannotPlay for an order whose moment
+    does not come, or that is not possible at its moment; both messages are one line and name the order. Raises
+    CannotPlay also if undisturbed drivers fail, or a step cannot be carried out.
     """
     check_possible(orders, stage)
     with Player(stage, bench, expires=any(order.verb == "time" for order in orders)) as player:

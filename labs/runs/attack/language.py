@@ -6,8 +6,8 @@ driver that takes the step first. An order that names a batch, a row, a driver o
 before anything is started.
 
 `in_orders` translates a schedule of the model into this language. Only a disturbance is an order. That the supervisor
-gives up a driver which waits for an answer, and starts the next one, is part of the undisturbed run. Limitations: of
-two commits of a batch, it names the first.
+gives up a driver which waits for an answer, and starts the next one, is part of the undisturbed run. Limitations: if
+a program commits a batch twice, it names the first commit.
 """
 
 from __future__ import annotations
@@ -92,8 +92,11 @@ AT_THE_END = Moment(None)
 
 @dataclass(frozen=True)
 class Order:
-    """One line of the player's. `request` is the step whose request is held, repeated or lost. `at` is the moment of
-    the order; None is the moment when the request is sent."""
+    """One line of the player's schedule.
+
+    `request` is the step whose request is held, repeated or lost. `at` is the moment of the order; None is the moment
+    when the request is sent.
+    """
 
     line: int
     text: str

@@ -75,7 +75,7 @@ def add_score(file: Path, game: Score) -> None:
 
 
 def table(games: Iterable[Score]) -> str:
-    """Return the games as a table: first those that broke the sink, sorted by orders beyond the model's.
+    """Return the games as a table: first those that broke the sink, by how many orders more than the model they took.
 
     If a game was played blind and the sink survived, the table shows neither its name nor the model's number.
     """

@@ -44,8 +44,9 @@ class Model(Protocol[State]):
 class Explored:
     """What a check found: an anomaly and the shortest way to it, or none in any state.
 
-    The way to a state that is stuck goes on until a driver gets no further. `taken` counts the moves by actor, action
-    and request, and shows that each of them happens. `complete` is False if the search gave up at its limit.
+    If the anomaly is a stuck state, `moves` go on after it until a driver gets no further. `taken` counts the moves by
+    actor, action and request, and shows that each of them happens. `complete` is False if the search gave up at its
+    limit.
     """
 
     stage: str
@@ -110,7 +111,7 @@ def explore(
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Switch the garbage collector off: states are tuples without cycles, and it would take a fifth of the time."""
+    """Switch the garbage collector off: states are tuples without cycles, and collecting takes a fifth of the time."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,13 +1,13 @@
-"""The batches of a streaming query on their way into Kafka: drivers, the network, the broker and Spark's checkpoint.
+"""The model of a streaming query that writes batches to Kafka: drivers, network, broker and Spark's checkpoint.
 
 For each batch a driver takes the steps of the stage's `protocol`, the generator that a sink runs. Between any two steps
 anything may happen: a request stays in the network for any time, is lost, or arrives twice; the broker aborts an open
-transaction; a second driver starts from the checkpoint while the first one sleeps. A driver need not wake up: a crash
-is a sleep without end.
+transaction; a second driver starts from the checkpoint while the first one sleeps. A driver that crashes is a driver
+that sleeps and never wakes up, so the model has no step for a crash.
 
 Limitations: no broker dies (it would keep what it has acknowledged); there is one partition, leader and connection; a
-record is sent once the one before it is acknowledged; nothing depends on time. An answer is never lost alone: to its
-driver that is the same as a request that arrives when the driver does not wait for it any more.
+record is sent once the one before it is acknowledged; nothing depends on time. No answer is lost by itself: for the
+driver this is the same as a request that arrives when the driver does not wait for its answer any more.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Stage:
         return State(faults=self.faults)
 
     def moves(self, state: State) -> Moves:
-        """Yield the network's moves first, so that of the shortest schedules the one with the least delay is found."""
+        """Yield all moves, the network's first: so the checker finds the shortest schedule with the least delay."""
         for request in state.net:
             yield from self._network(state, request)
         yield from self._executors(state)
@@ -130,11 +130,11 @@ class Stage:
             yield self._plans(state, n, driver)
         elif step == "note":
             yield self._notes(state, n, driver)
-        elif driver.epoch != COMING:  # else it waits until that is there
+        elif driver.epoch != COMING:  # else the driver waits for its epoch
             yield self._asks(state, n, driver, step)
 
     def _plans(self, state: State, n: int, driver: Driver) -> tuple[Event, State]:
-        """Write down which records are in the batch, or find that written down. It never changes."""
+        """Write a plan of the records in the batch, or find the plan of an earlier driver, which is not changed."""
         event = Event(f"driver {n + 1}", "plan", driver.batch)
         if state.hole:
             return event._replace(answer="the state of the batch before is missing"), ended(state, n, driver)
@@ -192,10 +192,10 @@ class Stage:
         return self.goes_on(state, n, driver._replace(row=0, computed=True), True)
 
     def _reads(self, state: State, n: int, driver: Driver) -> State:
-        """Tell a driver the marker. If there is none, the first look notes in the checkpoint which topic it looked in.
+        """Tell a driver the marker. If there is none, the query's first look notes its topic in the checkpoint.
 
-        If the marker's topic is another one now, the first was deleted, and with it perhaps a marker: a look refuses,
-        and a later reading fails.
+        If there is no marker, and the topic is not the noted one, then the noted topic was deleted, perhaps with a
+        marker in it. In this case a look refuses, and any other reading ends the driver.
         """
         looks = self.wanted(state, driver) == "look"
         if not state.marker and state.checkpoint_note not in (None, state.topic):
@@ -221,7 +221,8 @@ class Stage:
         if step == "next epoch" and not self.asks_ahead:
             return self.goes_on(state, n, driver._replace(given=True), None)
         if step == "read marker" and driver.given and driver.has_epoch:
-            # Another driver would have fenced this one before it wrote a marker, and the epoch would not be valid.
+            # It need not read: another driver would have fenced this one before writing a marker. So the marker is
+            # still the one that this driver has committed with the batch before.
             last = driver.batch - 1
             return self.goes_on(state, n, driver, Marker(last, state.planned[last], state.query))
         return with_driver(state, n, driver)
@@ -316,9 +317,9 @@ def _recovers(stage: Stage, state: State) -> bool:
 class WithSpare(Stage):
     """The next driver is a hot spare: it is up, and waits to be told to take over.
 
-    It reads nothing and asks for no epoch before that. It may be told at any moment: the driver before it has crashed,
-    or is only believed dead and wakes up later. Then it reads the checkpoint, at any moment, and is a driver like any
-    other. `early` are the steps that a wrong spare takes too early: fence, read marker.
+    Before it is told, it reads nothing and asks for no epoch. It may be told at any moment: the driver before it has
+    crashed, or is only believed dead and wakes up later. Then it reads the checkpoint, at any moment, and is a driver
+    like any other. `early` are the steps that a wrong spare takes too early: fence, read marker.
     """
 
     early: tuple[str, ...] = ()

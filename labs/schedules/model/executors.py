@@ -5,13 +5,13 @@ the protocol goes on to its commit, which gives the next batch's epoch (KIP-890)
 silent, the answer is False: the protocol aborts, waits for the epoch that the abort gives, and has the batch written
 again. If Kafka refused a task, the driver aborts and ends.
 
-A task sends its rows to a Kafka partition, numbered from 0, and reports to its driver. It repeats a request that nobody
-answers, may give up, and outlives its driver. Spark may run a task again, or all tasks that have not reported, with the
-rows in another order; of two attempts of a task, the first report counts. If Kafka was silent, other tasks write the
-batch once more, in another order too.
+A task sends its rows to a Kafka partition, with sequence numbers from 0, and reports to its driver. It repeats a
+request that gets no answer, may give up, and outlives its driver. Spark may run a task again, or all tasks that have
+not reported, with the rows in another order; of two attempts of a task, the first report counts. If Kafka was silent,
+other tasks write the batch once more, in another order too.
 
-Limitations: those of `stage`; and a commit reaches all partitions at once. If it reached one before the other, a row
-that Kafka takes in between would be committed, as is a row that arrives just before the commit.
+Limitations: those of `drivers_and_network`; and a commit reaches all partitions at once. If it reached one before the
+other, a row that Kafka takes in between would be committed, as is a row that arrives just before the commit.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ByExecutors(Stage):
     def _carried_out(self, state: State, request: Request) -> tuple[State, str]:
         """Let Kafka carry out a request. To a repeated commit or abort it gives the same answer again (EndTxn v5).
 
-        An abort after a transaction timed out gets that answer, too.
+        If Kafka has aborted a transaction that timed out, an abort by its driver gets that answer, too.
         """
         last = {"commit": state.committed, "abort": state.aborted}.get(request.what, NEVER)
         if NEVER != last == request.epoch == state.epoch - 1 and not is_open(state):
@@ -241,17 +241,17 @@ def _with(state: State, old: Task, new: Task) -> State:
 
 
 def without_what_makes_no_difference(before: State, state: State) -> State:
-    """Forget aborted records, the order between partitions, the numbers and requests of older epochs, and the progress
-    of dead drivers.
+    """Remove from a state what cannot change anything any more, so that there are fewer states.
 
-    A request is kept as long as its sender may hear the answer, or Kafka may carry it out. An abort is kept as long as
-    a driver may ask for it again.
+    That is: aborted records, the order of the records, the sequence numbers and the requests of older epochs, and the
+    progress of dead drivers. A request is kept as long as its sender may hear the answer, or Kafka may carry it out.
+    An abort is kept as long as a driver may ask for it again.
     """
     if state.epoch != before.epoch:
         state = state._replace(remembered=frozenset())
     if state.aborted != NEVER and state.aborted not in [driver.epoch for driver in state.drivers if driver.alive]:
         state = state._replace(aborted=NEVER)
-    # Whatever is the same object as before has been through this already; that is most of it.
+    # Most fields are the same objects as before; in these, nothing is left to remove.
     log, tasks, net, drivers = state.log, state.tasks, state.net, state.drivers
     if log is not before.log:
         log = tuple(sorted(record for record in log if record[2] != "aborted"))

@@ -1,6 +1,7 @@
-"""The stages of the course, each with what may go wrong around it, and the two that are no batches of a sink.
+"""The stages of the course, each with the faults that the model tries.
 
-These two have small models of their own, here: two-phase commit by hand, and a consumer of the results.
+Two kinds of stage are not a sink that writes batches, and have small models of their own here: two-phase commit by
+hand, and a consumer of the results.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ TOGETHER = ("read", "write with the offset")
 
 
 class Consumer(NamedTuple):
-    """A consumer at a step of a record. It is not alive once it has found that another one was first."""
+    """A consumer: its record, and its step there. It is dead once it finds that another consumer was first."""
 
     record: int = 0
     step: int = 0

@@ -4,9 +4,9 @@ A state is where each driver is, which messages are under way, and what Kafka an
 coordinator, topic and marker are one Kafka here. States are tuples: a change makes a new tuple, and equal states are
 equal tuples.
 
-What a driver does next, a fresh generator of the sink's protocol says, which gets the answers that the driver had so
-far. Spark takes two steps around the protocol of a batch: it plans the batch before, and notes it as done afterwards. A
-wrong protocol may yield "note" itself, and so has the batch noted too early.
+The model finds a driver's next step with a fresh generator of the sink's protocol: it sends the generator the answers
+that the driver has had so far. Spark takes two steps around the protocol of a batch: it plans the batch before, and
+notes it as done afterwards. A wrong protocol may yield "note" itself: then the batch is noted too early.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from exactly_once_kafka.protocol import Marker as RealMarker
 from labs.schedules.schedule import Event, ScheduleError
 
 NEVER = -1
-COMING = -2  # an epoch that the driver has asked for
+COMING = -2  # an epoch that the driver has asked for and has not received yet
 
 Item = TypeVar("Item")
 
@@ -36,7 +36,7 @@ class Marker(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """Where a driver is in the protocol of a batch: `history` are the answers to its steps, the plan's included.
+    """Where a driver is in the protocol of a batch: `history` has the answers to its steps, the step "plan" included.
 
     A generator can neither be copied nor compared, but its answers can: a fresh generator that gets the same answers
     yields the same next step.
@@ -83,7 +83,7 @@ class Request(NamedTuple):
 
 
 class Spare(NamedTuple):
-    """A driver that is kept warm. `told`: to take over. A wrong spare has an epoch or the marker before that."""
+    """A hot spare, which waits to be `told` to take over. A wrong one has an epoch or the marker before that."""
 
     told: bool = False
     epoch: int = NEVER
@@ -101,7 +101,7 @@ class Task(NamedTuple):
     acknowledged: int = 0  # records
     waiting: bool = False  # for an answer
     report: str = ""  # "done", "silent" or "failed"
-    repeats: bool = False  # whether it writes again what earlier tasks wrote, to whom Kafka was silent
+    repeats: bool = False  # whether earlier tasks wrote the same rows, and got no answer from Kafka
 
     @property
     def name(self) -> str:
@@ -150,7 +150,7 @@ def with_driver(state: State, n: int, driver: Driver) -> State:
 
 
 def ended(state: State, n: int, driver: Driver) -> State:
-    """End a driver that is fenced, refuses, or finds that another driver has made its file."""
+    """End a driver that is fenced, refuses, or finds that another driver has written the file it wants to write."""
     return with_driver(state, n, driver._replace(alive=False))
 
 

@@ -1,4 +1,4 @@
-"""A driver of a replay, as a player sees it: it takes one step when it is told to, and can be struck at any time.
+"""A driver of a replay, as a player sees it: it takes one step when it is told to, and can crash or sleep at any time.
 
 `PlayedDriver` is a process that runs a program. `SinkDriver` is a thread in which the real sink works. Player and
 driver talk over a pair of sockets: the player sends a word, and the driver (`gates`) answers with lines of JSON.
@@ -44,7 +44,10 @@ class Step(NamedTuple):
 
 
 class Driver:
-    """Takes one step at a word. `taking` is the step whose answer it waits for; `theirs` is the driver's socket."""
+    """Takes one step when the player says so. `taking` is the step whose answer it waits for.
+
+    `theirs` is the program's end of the sockets.
+    """
 
     def __init__(self, name: str):
         self.name, self.alive, self.asleep = name, True, False
@@ -139,17 +142,17 @@ class PlayedDriver(Driver):
         self.theirs.close()
 
     def sleep(self) -> None:
-        """SIGSTOP."""
+        """Freeze the process, with SIGSTOP."""
         super().sleep()
         self._process.pause()
 
     def wake(self) -> None:
-        """SIGCONT."""
+        """Wake the process, with SIGCONT."""
         self._process.resume()
         super().wake()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process, with SIGKILL."""
         super().kill()
         self._process.kill()
 

@@ -1,8 +1,8 @@
 """The program of a replay's driver: it waits at a gate before each step, until the player tells it to take the step.
 
-So a player can hold it between any two steps, stop it, wake it and kill it. `driver` has the other end, and describes
-what the two say to each other. What came back for a step is said once the program has reached the next gate or has
-ended, so that the player knows at once which of the two it is.
+So a player can hold it between any two steps, stop it, wake it and kill it. The module `driver` is the player's end,
+and describes what the two say to each other. The program says what came back for a step only when it has reached the
+next gate or has ended. So the player knows with each answer whether the program goes on.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Ended(Exception):
 
 
 class Abandoned(BaseException):
-    """The replay is over, and the program waits at a gate."""
+    """The replay is over, while the program waits at a gate."""
 
 
 class Gates:
-    """The program's end of the sockets. `ahead` is the thread that asks for an epoch without the program's waiting."""
+    """The program's end of the sockets. `ahead` is a thread that asks for the next epoch while the program goes on."""
 
     def __init__(self, ours: socket.socket):
         self._socket, self._words = ours, ours.makefile("r", encoding="utf-8")
@@ -85,7 +85,7 @@ def serve(program: Program, settings: dict[str, Any], ours: socket.socket) -> No
             gates.gate("end", ended=True)
         except Ended as ended:
             gates.say(answer=str(ended), ended=True)
-        except (MarkerMismatch, SinkRefused) as refused:  # the answer is the marker that it has just read
+        except (MarkerMismatch, SinkRefused) as refused:  # the answer is the marker that the program has just read
             gates.say(answer=gates.answer or str(refused), ended=True)
         except KafkaException as error:
             kafka_error = error.args[0]

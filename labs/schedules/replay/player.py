@@ -75,7 +75,7 @@ class Network:
         return sent in self._delivered
 
     def deliver(self, sent: Sent) -> str:
-        """Deliver a request, once more if it has been before, and return what Kafka says. Raises RuntimeError."""
+        """Deliver a request, for the first time or once more, and return what Kafka says. Raises RuntimeError."""
         held, again = self._kept(sent), sent in self._delivered
         self._delivered.add(sent)
         answer = held.repeat() if again else held.deliver()
@@ -95,8 +95,8 @@ class Network:
 class BasePlayer:
     """Plays one schedule of a stage on a bench. A context manager: it removes its topics and ends its drivers.
 
-    `expires`: Kafka aborts open transactions soon. `patience`: how long a transaction may be open in the end, in
-    seconds. A subclass says what its drivers are.
+    `expires`: Kafka aborts open transactions soon. `patience`: how many seconds `judge` waits for a transaction
+    that is still open in the end. A subclass says what its drivers are.
     """
 
     program = ""  # that a driver runs, one of replay.program.PROGRAMS
@@ -445,7 +445,7 @@ class Player(BasePlayer):
         return None if step and step.action == "wait" else step
 
     def finish(self) -> str:
-        """Let a fresh driver go on from the checkpoint undisturbed, and return where it ended. Raises CannotPlay."""
+        """Let a fresh driver go on from the checkpoint undisturbed, and return how it ended. Raises CannotPlay."""
         self.end()
         name = f"driver {len(self._drivers) + 1}"
         with _refused_at("the undisturbed end"):

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
 
 PATIENCE = 60  # seconds
-ONE_SLICE = 0.1  # seconds; a longer wait is several of the client's, in which two errors at once end in a SystemError
+# Seconds. The client waits in slices of 0.2 s and runs callbacks in each, even after a callback has raised: two errors
+# at once make Python raise SystemError. A wait of this length has only one slice.
+ONE_SLICE = 0.1
 Headers = list[tuple[str, str | bytes | None]]  # as the client wants them
 
 
@@ -73,7 +75,7 @@ def send(producer: Producer, topic: str, value: bytes, **more: Any) -> None:
 
 
 class Asking(Thread):
-    """Asks for an epoch in the background. `join` raises the KafkaException for which there is none."""
+    """Asks for an epoch in the background. `join` raises KafkaException if Kafka has refused it."""
 
     def __init__(self, transport: PlainTransport):
         super().__init__(daemon=True)
@@ -139,7 +141,7 @@ class PlainTransport:
                 ("batch_id", str(self._batch.batch_id)),
                 ("attempt", f"{self._settings['client_id']} {self._attempt}"),
             ]
-            # Without a transaction the last record may never come: the others do not promise it.
+            # Without a transaction the last record may never come, so the other records do not say how many there are.
             headers += [rows] if self._settings["transactional"] or record + 1 == self._records.stop else []
             result = result_value(record * WINDOW_MS, f"record {record}", 1)
             send(self._producer, self._settings["topic"], result, key=self._settings["name"], headers=headers)
@@ -158,10 +160,10 @@ class PlainTransport:
         raise Ended("this program cannot 'abort'")
 
     def drain(self) -> None:
-        """Execute the batch to nowhere: there is nothing to compute here."""
+        """Do nothing: a real sink computes the batch without writing it, and here there is nothing to compute."""
 
     def read_marker(self) -> Marker | None:
-        """Return the marker that was committed last, as far as it is decided by now."""
+        """Return the marker that was committed last. An open transaction is not waited for."""
         consumer = self._consumer = self._consumer or Consumer(
             {
                 **self._connection,
@@ -193,14 +195,14 @@ class PlainTransport:
     def _new_producer(self) -> Producer:
         settings = {
             **self._connection,
-            "error_cb": lambda _: None,  # a fatal error is then told by the call that it befalls, and by no other
+            "error_cb": lambda _: None,  # then only the call that fails raises a fatal error
             "acks": "all",
             "linger.ms": 0,
             "max.in.flight": 1,
             "enable.idempotence": self._settings["idempotent"],
             "socket.timeout.ms": 1000 * PATIENCE,
             "message.timeout.ms": 1000 * PATIENCE,
-            "enable.sparse.connections": False,  # or an epoch waits for a connection, half a second
+            "enable.sparse.connections": False,  # else a request for an epoch waits half a second for a connection
         }
         if self._settings["transactional"]:
             settings["transactional.id"] = self._settings["name"]

@@ -36,7 +36,7 @@ class ReplayBench:
 
 @contextmanager
 def replay_bench() -> Iterator[ReplayBench]:
-    """Start one, for as many replays as there are."""
+    """Start a Kafka behind a proxy, for any number of replays, and stop it at the end."""
     with proxied_broker() as (broker, proxy):
         yield ReplayBench(broker, proxy)
 

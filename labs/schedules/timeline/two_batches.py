@@ -232,7 +232,7 @@ def _course(switches: Switches, fault: str, place: Place) -> Course:
 
 
 def _next(stage: Stage, state: State, place: Place) -> tuple[Event, State] | None:
-    """Return the next move, of which only the fault is a disturbance: the request just before the place comes twice."""
+    """Return the next move: a second delivery of the request just before the place if it is allowed, else no fault."""
     quiet = None
     for event, following in stage.moves(state):
         if event.action == AGAIN and _is_last_before(event, place):

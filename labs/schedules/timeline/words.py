@@ -1,6 +1,6 @@
 """A course of events in words: each step, what a reader sees and what is wrong with it, and why it ends as it does.
 
-The words are read off what the model did.
+All of it is derived from the states and events of the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def seen_by_reader(state: State, read_committed: bool) -> tuple[int, ...]:
 
 
 class Verdict(NamedTuple):
-    """Of what a reader sees: how many different records, repetitions, missing records and torn batches."""
+    """How many different records, repetitions, missing records and torn batches a reader sees."""
 
     records: int
     doubled: int
