@@ -6,9 +6,10 @@
         found = judge(["node", "copy.js"], workload="copy", kills=3, control=["node", "copy_at_least_once.js"])
         assert found.valid, found
 
-The judge starts a Kafka of its own, behind a proxy, gives the job its topics in environment variables, sends records,
-strikes, starts the job again, and reads what it wrote. docs/judge.md has the contract. Limitations: a valid verdict is
-about these strikes and this input; it is evidence, and no proof.
+The judge starts a Kafka behind a proxy (or uses a Kafka of yours), and starts the job with its topics in environment
+variables. It sends records to the source topic. Meanwhile it kills the job or injects other faults: the strikes. It
+starts the job again after each kill, and reads what the job wrote. docs/judge.md says what the job must do.
+Limitations: a valid verdict is about these strikes and this input only. It is evidence, not a proof.
 """
 
 from __future__ import annotations
@@ -47,22 +48,25 @@ def judge(
     patience: float = PATIENCE,
     say: Callable[[str], object] = lambda line: None,
 ) -> Judgement:
-    """Run a job under strikes, and then its control under the same ones, and judge.
+    """Run a job under strikes, then its control under the same strikes, and return the judgement of both.
 
     command            the job, as a list of words; it runs in this process's working directory
     workload           "copy", "count" or "transfer"
-    kills, faults      how often to kill, and the other kinds of strikes, each of which comes once; None is 8 kills for
-                       "transfer", and 4 for the others
-    control            the same job at least once, which the strikes have to double
-    records            of the input; None is the workload's default, and so it is for the next four
+    kills              how often to kill; None means 8 times for "transfer", and 4 times for the others
+    faults             kinds of strikes: "kill" comes `kills` times, each other kind once
+    seed               decides the input and the strikes
+    control            a variant of the job that is only at least once; the strikes must cause duplicates in it
+    records            number of input records; None means the default, here and in the next four lines
     partitions         of both topics
     keys               different keys of the records in each partition
-    rate               records a second, while a strike comes
-    size               bytes that fill a record at most, in the workload "copy"
-    bootstrap_servers  a Kafka of your own: the judge makes two topics in it, and can only kill, terminate and pause
+    rate               records per second, in the part of the input that is sent while a strike comes
+    size               largest number of filler bytes in a record of the workload "copy"
+    nodes              brokers of the Kafka that the judge starts
+    bootstrap_servers  a Kafka of your own: the judge creates two topics in it, and can only kill, terminate and pause
     patience           seconds without a new result, after which the run stops
+    say                is called with each line of progress
 
-    Raises ValueError for wrong arguments, such as a program that is not there, and what a Kafka raises that fails.
+    Raises ValueError for wrong arguments, such as a program that does not exist. Errors of Kafka are passed on.
     """
     require_asserts()
     if unknown := [each for each in faults if each not in KINDS]:
@@ -94,7 +98,7 @@ def judge(
 
 
 def _remove_topics(job: Job, order: Work, say: Callable[[str], object]) -> None:
-    """Remove the topics of a run. If Kafka refuses, a remark says so: the judgement is worth more than the topics."""
+    """Remove the topics of a run. If that fails, only note a remark, so that the judgement is not lost."""
     try:
         remove_topics(order.bootstrap_servers, order.source_topic, order.sink_topic)
     except (KafkaUnreachable, TopicRefused) as error:
@@ -104,10 +108,10 @@ def _remove_topics(job: Job, order: Work, say: Callable[[str], object]) -> None:
 
 @contextlib.contextmanager
 def _kafka(bootstrap_servers: str | None, nodes: int) -> Iterator[tuple[str, Proxy | None]]:
-    """Start a Kafka behind a proxy, or use the one that is there: its address, and the proxy."""
+    """Yield the address of a Kafka and its proxy: a new Kafka, or the one at `bootstrap_servers`, without a proxy."""
     if bootstrap_servers:
         yield bootstrap_servers, None
     else:
-        # As in most Kafkas, a topic appears when a job writes into it: a remark then names it.
+        # The default of Kafka: a job that writes into an unknown topic creates it. A remark then names the topic.
         with proxied_broker(nodes=nodes, settings={"auto.create.topics.enable": "true"}) as (_, proxy):
             yield proxy.bootstrap_servers, proxy

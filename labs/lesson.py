@@ -7,7 +7,7 @@ from IPython.core.getipython import get_ipython
 from labs.desk.cells import show_expected_errors_briefly
 from labs.equipment.interrupts import interrupts_wait
 
-with interrupts_wait():  # of packages that are half imported, some cannot be imported again
+with interrupts_wait():  # an interrupt during an import: some packages cannot be imported again afterwards
     from exactly_once_kafka.points import FAULT_POINTS
     from exactly_once_kafka.protocol import is_published
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink

@@ -26,8 +26,8 @@ from labs.pipeline.query.ip_count import count_ips, read_source, start_query
 def measure(small: int = 2_000_000, large: int = 10_000_000) -> Iterator[tuple[str, float, str]]:
     """Yield (what, value, unit): lines parsed, records produced and records counted per second.
 
-    Counting is measured at the margin, (large − small) records / (time of large − time of small), so that the start
-    does not count. The memory is that of Python alone; Spark and Kafka are processes of their own.
+    The last value is the rate of the additional records, (large − small) / (time of large − time of small), in which
+    the time to start cancels out. The memory is that of Python alone; Spark and Kafka are processes of their own.
     """
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory, "access.log")
@@ -44,7 +44,7 @@ def measure(small: int = 2_000_000, large: int = 10_000_000) -> Iterator[tuple[s
             replay(in_event_time_order(read_access_log([log], LogReport())), servers, topic)
             yield "log lines into Kafka, parsed and ordered", lines / (time.perf_counter() - started), "lines/s"
             spark = spark_session(quick_start=False)
-            _count(spark, servers, topic)  # warms the JVM up, or only the short run would pay for it
+            _count(spark, servers, topic)  # warms the JVM up; otherwise only the short run would include the warm-up
             seconds = {}
             for records in (small, large):
                 topic = create_topic(servers, f"records_{records}", 1)

@@ -1,4 +1,4 @@
-"""From the moment a window can be closed to the moment its results can be read, while traffic flows.
+"""The time from when a window can be closed until its results can be read, while traffic flows.
 
 A window is *closable* when the first record is sent whose event time moves the watermark past the window's end (its
 end plus the allowed lateness). It is *visible* when a read_committed consumer has the last of its results. In
@@ -35,8 +35,8 @@ from labs.pipeline.records import LATENESS_MS, WINDOW_MS, window_start
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink
 
 RATE = 5_000  # records per second
-# Seconds of event time per second: one window in 1.04 s. With one per second, all windows would end at the same
-# moment between two triggers.
+# Seconds of event time per second: one window in 1.04 s. With one window per second, all windows would end at the
+# same moment between two triggers.
 SPEED = 4.8
 CLIENTS = 200
 WARM_UP = 15  # windows that do not count
@@ -68,7 +68,7 @@ class Latency:
     batches: list[dict[str, int]]  # durationMs
 
     def percentile(self, percent: int) -> float:
-        """Return the latency that this percentage of the windows did not exceed; with few windows, 99 is the worst."""
+        """Return the latency that this percentage of the windows did not exceed; of few, 99 is nearly the worst."""
         return statistics.quantiles(self.milliseconds, n=100, method="inclusive")[percent - 1]
 
     def medians(self) -> dict[str, float]:
@@ -80,7 +80,7 @@ class Latency:
 def measure(windows: int = 60) -> Iterator[tuple[str, float, str]]:
     """Yield (what, value, unit) for each sink and trigger: p50 and p99, then the median of each part of a batch.
 
-    A first run is not reported: it warms the JVMs up, which would otherwise cost the sink that is measured first.
+    A first run is not reported: it warms the JVMs up. Without it, the sink that is measured first would seem slower.
     """
     with Broker(jvm_options=()) as broker:
         spark = spark_session(quick_start=False)
@@ -137,7 +137,7 @@ def run_traffic(
 
 
 def _noting(accesses: Iterable[Access], closable: dict[int, float]) -> Iterator[Access]:
-    """Pass the accesses on, and note for each window (its start) when the access passes that makes it closable."""
+    """Yield the accesses, and note for each window (by its start) when the access passes that makes it closable."""
     window = None
     for access in accesses:
         if window is None:

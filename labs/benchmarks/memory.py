@@ -1,4 +1,4 @@
-"""What a large batch that the executors write costs the driver: its memory, and the bytes that it sends.
+"""The driver's memory, and the bytes that it sends, while the executors write a large batch.
 
 The executors are processes of their own (Spark's `local-cluster` mode), so that only the driver uses the driver's JVM.
 Memory is the maximum of the resident memory, sampled ten times a second.
@@ -28,7 +28,7 @@ from labs.equipment.waiting import eventually
 
 MASTER = "local-cluster[2,1,1024]"
 PARTITIONS, VALUE = 4, "repeat('x', 60)"
-SMALL = 1_000  # rows of the batch before it, which warms up
+SMALL = 1_000  # rows of the first batch, which warms the JVM up
 EVERY = 0.1  # seconds
 
 
@@ -44,7 +44,7 @@ def measure(large: int = 10_000_000) -> Iterator[tuple[str, float, str]]:
 
 
 def _batch(spark: SparkSession, servers: str, rows: int) -> tuple[dict[str, int], int]:
-    """Publish a batch of `rows` rows; return resident bytes per process, and bytes of record batches that it sent."""
+    """Publish a batch of `rows` rows; return the largest memory of each process, and the bytes of batches sent."""
     topic, sent = create_topic(servers, f"to-{uuid.uuid4().hex[:8]}", PARTITIONS), [0]
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
     numbers = stream.option("numPartitions", PARTITIONS).load().where(f"value < {rows}")

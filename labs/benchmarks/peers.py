@@ -3,9 +3,9 @@
 Each engine drains a small backlog and a large one, both audited. The result is the difference between the two, in which
 start and warm-up cancel out. The engines take turns, so that a slow phase of the machine slows all of them.
 
-Limitations: two cores, or as many as there are, with traffic, broker and reader on the same machine. An engine with one
-task for each partition has at most one for each core. For an engine that is still warming up at the end of the small
-backlog, the result depends on the sizes. JVMs use all of their compilers, as they do by default, so that their first
+Limitations: traffic, broker and reader share the machine's cores with the engine. An engine with one task for each
+partition has at most one for each core. If an engine is still warming up at the end of the small backlog, the result
+depends on the sizes of the backlogs. JVMs use all of their compilers, as they do by default, so that their first
 result comes later than in lessons and comparisons. Spark's batches come back to back, as they do by default.
 """
 

@@ -46,7 +46,7 @@ def measure(seconds: int = 30) -> Iterator[tuple[str, float, str]]:
 
 
 def _latencies(spark: SparkSession, servers: str, way: str, seconds: int) -> list[float]:
-    """Return the milliseconds of every record that was sent in `seconds` seconds."""
+    """Return the latency in milliseconds of each record that was sent in `seconds` seconds, after a warm-up."""
     name = uuid.uuid4().hex[:8]
     source, topic = create_topic(servers, f"{SOURCE_TOPIC}-{name}", 1), create_topic(servers, f"out-{name}", 1)
     reader = _Reader(servers, topic)
@@ -77,7 +77,7 @@ def _start(way: str, records: DataFrame, servers: str, topic: str, checkpoint: s
 
 
 def _send(producer: Producer, topic: str, seconds: float) -> int:
-    """Send the time at a steady rate, and return the number of records."""
+    """Send records that contain their sending time, at a steady rate, and return their number."""
     over, pause, sent = time.monotonic() + seconds, threading.Event(), 0
     while time.monotonic() < over:
         producer.produce(topic, repr(time.monotonic()))

@@ -1,4 +1,4 @@
-"""How long a crashed query takes to recover: in a running session, and as a killed process, cold or by a hot spare."""
+"""How long a crashed query takes to recover: in a session that still runs, by a cold start, and by a hot spare."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from labs.pipeline.log.generate import classroom
 from labs.pipeline.log.replay import close_windows, replay
 from labs.pipeline.query.ip_count import count_ips, read_source, start_query
 
-BATCH = 4  # in which it crashes first, before it has written anything
+BATCH = 4  # the first batch that crashes, before it has written anything
 RECORDS = 80  # in a batch, and in a window
 LIVING = "restart of a query in a living session"
 KILLED = {"cold start after a killed process": False, "hot spare after a killed process": True}
@@ -40,7 +40,7 @@ def measure(rounds: int = 5) -> Iterator[tuple[str, float, str]]:
     with Broker() as broker, contextlib.ExitStack() as kept:
         servers = broker.bootstrap_servers
         source = create_topic(servers, "classroom", 1)
-        log = classroom(windows=BATCH + 2 * len(KILLED) * rounds + 4)  # each is a batch, and each kill takes two
+        log = classroom(windows=BATCH + 2 * len(KILLED) * rounds + 4)  # a window is a batch, a kill takes two
         close_windows(replay(log, servers, source).last_time_ms, servers, source)
         spark = spark_session()
         victims = kept.enter_context(_Victims(servers, source))
@@ -72,7 +72,7 @@ def _in_session(spark: SparkSession, servers: str, source: str) -> float:
 
 
 class _Victims:
-    """One count whose driver is killed again and again: each one that has taken over is the next to be killed."""
+    """One count whose driver is killed again and again: the driver that takes over is the next one to be killed."""
 
     def __init__(self, servers: str, source: str):
         self._servers, self._batch = servers, BATCH
@@ -105,7 +105,7 @@ class _Victims:
         self._driver = warm or JobProcess(self._held(), **self._options)
 
     def _held(self) -> tuple[Fault]:
-        """Return the fault that pauses a driver where it is to be killed, until its successor is ready."""
+        """Return the fault that pauses a driver before it writes `_batch`, so that it can be killed there."""
         return (Fault("before_rows", self._batch, "pause"),)
 
     def __enter__(self) -> _Victims:

@@ -1,4 +1,4 @@
-"""What exactly once costs a batch: the same query into Spark's own Kafka sink and into the lab's, in turn.
+"""The cost of exactly once for a batch: the same query writes to Spark's own Kafka sink and to the lab's, in turn.
 
 The lab's sink writes in one run from the driver, in another from the executors.
 """
@@ -41,7 +41,7 @@ def measure(rounds: int = 4) -> Iterator[dict[str, float]]:
             replay(Traffic(requests=size * (batches + 1), disorder_ms=0), servers, source)
             times: dict[str, list[dict[str, int]]] = {SPARKS: [], **{writers: [] for writers in WRITERS}}
             for n in range(rounds):
-                for kind in list(times)[:: -1 if n % 2 else 1]:  # the order of the runs matters
+                for kind in list(times)[:: -1 if n % 2 else 1]:  # in both orders, since the order matters
                     times[kind] += _run(spark, servers, source, kind, size)
             row: dict[str, float] = {"rows per batch": size, "batches": len(times[SPARKS])}
             for kind, measured in times.items():

@@ -1,4 +1,4 @@
-"""Break a subtly wrong sink: you order which driver crashes and which request is held, and a real Kafka shows it."""
+"""Break a subtly wrong sink: you order which driver crashes and which request is held, on a real Kafka."""
 
 from __future__ import annotations
 

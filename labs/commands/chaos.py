@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Screen:
-    """The table that a terminal shows during the run; without one, each fault is a line."""
+    """The table that a terminal shows during the run. Without a terminal, each fault is printed as a line."""
 
     def __init__(self, plan: ChaosPlan):
         self.plan = plan

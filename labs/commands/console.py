@@ -29,7 +29,7 @@ from rich.text import Text
 
 EVERY_SECONDS = 5  # between two lines
 EVERY_SHARE = 0.1
-SLOWEST = 600  # seconds between two steps from which the rest is still estimated
+SLOWEST = 600  # seconds: the time left is estimated from the steps of this period
 NO_WIDTH = 1_000  # of a file or a pipe
 ROOM_FOR_BAR = 58  # columns beside the description
 _BLANKS = re.compile(r" +$", re.MULTILINE)
@@ -67,7 +67,7 @@ class _NotPadded:
 
 
 class Remaining(TimeRemainingColumn):
-    """The time that a task will still take, as far as its steps so far tell; nothing before the first of them."""
+    """The time that a task will still take, estimated from its steps so far; empty if there are too few."""
 
     def render(self, task: Task) -> Text:
         """Return it in words."""

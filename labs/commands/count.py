@@ -28,8 +28,8 @@ EXAMPLES = """examples:
 PICTURES = (".png", ".svg", ".pdf")
 LONG_LOG = 75_000_000  # bytes, unpacked: from about 500,000 lines on, all compilers save more than they cost
 UNPACKED = 10  # a gzip becomes about so many times as long
-# So many objects come between two searches for cycles among them. A log becomes millions of objects without any, and by
-# default the searches take a fifth of Python's time.
+# New objects between two runs of Python's cycle collector. A log becomes millions of objects without a cycle, and by
+# default the collector takes a fifth of Python's time.
 PAUSE_OF_COLLECTOR = 1_000_000
 STARTING = "starting Kafka and Spark"
 
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def is_long(logs: Iterable[str]) -> bool:
-    """Tell whether a Java that starts more slowly and counts faster is worth it; a pipe counts as short."""
+    """Tell whether the logs are so long that a JVM with all compilers saves time; a pipe counts as short."""
     files = [(log.endswith(".gz"), Path(log)) for log in logs if log != "-"]
     return sum(file.stat().st_size * (UNPACKED if gz else 1) for gz, file in files if file.is_file()) >= LONG_LOG
 

@@ -1,6 +1,6 @@
-"""Climb the staircase: the same log and the same faults, with one more mechanism each time, until none is doubled.
+"""Climb the staircase: the same log and faults, with one more mechanism each time, until no result is duplicated.
 
-It never overwrites a file that the lab did not make.
+The command never overwrites a file that the lab did not make.
 """
 
 from __future__ import annotations

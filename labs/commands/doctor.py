@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checks() -> Callable[[Callable[[str], object]], Iterable[Check]]:
-    """Return the checks; if they cannot be imported, the one check that names the packages in the way."""
+    """Return the checks; if foreign packages prevent their import, a single check that names these packages."""
     try:
         from labs.equipment.doctor import checks
     except (ImportError, AttributeError):

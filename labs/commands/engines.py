@@ -176,7 +176,7 @@ def checkpoint(arguments: argparse.Namespace) -> int:
 
 
 def opened(found: Restored, log: Sequence[Access]) -> Table:
-    """Return a checkpoint's positions, and beside them the counts in its state and in the log in front of them."""
+    """Return a table of a checkpoint: its positions, the counts in its state, and the counts in the log before them."""
     from rich.table import Table
 
     from labs.evidence.auditor.expected import count_by_window

@@ -85,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
             patience=arguments.patience,
             say=say,
         )
-    except SystemExit:  # of rich, when the reader of the progress has ended; its exit code would mean "invalid", too
+    except SystemExit:  # raised by rich if the reader of the progress has ended; its exit code would mean "invalid"
         return UNKNOWN
-    except Exception as error:  # whatever it is: 1, the exit code of a traceback, would mean that the job is invalid
+    except Exception as error:  # any error: exit code 1, that of a traceback, would mean that the job is invalid
         if os.environ.get("LABS_TRACEBACK"):
             raise
         known = isinstance(error, RuntimeError | OSError | ValueError)

@@ -59,7 +59,7 @@ COMMANDS = {name: purpose for group in GROUPS.values() for name, purpose in grou
 
 def main(argv: list[str] | None = None) -> int:
     """Run `python -m labs` with `argv` and return its exit code."""
-    if "PYTHONWARNINGS" in os.environ:  # a developer's setting; warnings turned into errors would end this program
+    if "PYTHONWARNINGS" in os.environ:  # a developer's setting; a warning turned into an error would end this program
         warnings.simplefilter("ignore")
     argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
         check_directory()
         with ended_as_by_ctrl_c():
             code = module.run(arguments)
-            sys.stdout.flush()  # what Python itself flushes at its end, it fails to with a traceback
+            sys.stdout.flush()  # if Python itself flushed at its end, a failure would print a traceback
             return code
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Try every order of events for a batch, stage by stage, and show the first anomaly and the shortest way to it."""
+"""Try every order of events, stage by stage, and show the first anomaly and the shortest way to it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _show_saved(arguments: argparse.Namespace) -> int:
         raise ScheduleError(f"{arguments.schedule} is a schedule of the stage {schedule.stage!r}: leave --stage out")
     batches = MODELS[schedule.stage].batches
     for n, event in enumerate(schedule.events, 1):
-        # One more: a driver may start when all is done, and the last batch also asks for the next one's epoch.
+        # These may name one more: a driver may start when all is done, and the last batch also asks for the next epoch.
         behind = event.actor == "supervisor" or "fence" in (event.action, event.request)
         if event.batch is not None and not 0 <= event.batch < batches + behind:
             raise ScheduleError(f"step {n}: there is no batch {event.batch}; the batches are 0 to {batches - 1}")
@@ -148,7 +148,7 @@ def _show_saved(arguments: argparse.Namespace) -> int:
 
 
 def _replay(found: list[tuple[Any, Schedule]], arguments: argparse.Namespace) -> int:
-    """Carry out the schedules that have a program; return 1 if Kafka disagrees with any, else 0."""
+    """Carry out the schedules that have events; return 1 if Kafka disagrees with any, else 0."""
     schedules = [(stage, schedule) for stage, schedule in found if schedule.events]
     if not schedules:
         raise ValueError("found no schedule that could be carried out on Kafka")

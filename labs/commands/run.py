@@ -36,7 +36,7 @@ EXAMPLES = """examples:
 """
 WARM = "start Python, JVM and session, and wait for the other arguments as one line on standard input, a JSON list"
 COMPILER = "Java's compilers: only the quick one, which starts soonest, or all, for a long run (default: %(default)s)"
-# How the options of the sink of that name differ from the library's default.
+# Sink -> its options that differ from the library's defaults.
 SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-driver": {"writers": "driver"},
     "by-executors": {"driver_rows": 0},
@@ -144,7 +144,7 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
             query = ip_count.start_query(counts, _telling(sink), checkpoint, **trigger)
             _await(query)
         except (PySparkException, Py4JJavaError) as error:
-            # Here, since the import takes as long as a JVM's start.
+            # Imported only now, since it takes as long as a JVM's start.
             from labs.evidence.checkpoint.checkpoint import damage
 
             torn = damage(checkpoint)
@@ -179,7 +179,7 @@ def _await(query: StreamingQuery) -> None:
 
 
 def _also_armed_later(points: FaultPoints) -> Points:
-    """Return the points of the options' faults, and of those that another process arms while this one runs."""
+    """Return `points` extended by the faults that another process arms while this one runs."""
     from labs.faults.fault_points import JOB_POINTS, TaskFaults
 
     if not (directory := os.environ.get(JOB_POINTS)):
@@ -234,7 +234,7 @@ def _telling(sink: Sink) -> Sink:
 
 
 def _say(**event: object) -> None:
-    """Bypass print's lock: if a batch holds it at Ctrl-C, Python aborts."""
+    """Print an event as JSON, without the lock of `print`: if a batch held it at Ctrl-C, Python would abort."""
     os.write(sys.stdout.fileno(), f"{json.dumps(event)}\n".encode())
 
 
@@ -272,7 +272,7 @@ class Orders(argparse.ArgumentParser):
 
 
 def wait_for_order(quick_start: bool = True) -> bytes:
-    """Get warm unless there is an order already, and return the order unparsed; empty if standard input ended."""
+    """Warm up unless there is an order already, and return the order unparsed; empty if standard input ended."""
     if not _is_told():
         _get_warm(quick_start)
     return sys.stdin.buffer.readline()

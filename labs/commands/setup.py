@@ -16,7 +16,7 @@ WITHOUT_VOILA = (
     ("labextension", "disable", "--level", "sys_prefix", "@voila-dashboards/jupyterlab-preview"),
 )
 
-# Its question whether to fetch Jupyter's news covers the lesson.
+# JupyterLab asks whether to fetch Jupyter's news, and the question would cover the lesson.
 WITHOUT_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
 

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def rounds(arguments: argparse.Namespace, output: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield each round's name and its command: every seed, then every repeat."""
+    """Yield each round's name and its command: chaos, sessions, model, Real-Time Mode, long tests, then the repeats."""
     python = [sys.executable, "-m"]
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         options = ["--seed", str(seed), "--minutes", f"{arguments.minutes:g}", "--output", str(output)]

@@ -1,4 +1,4 @@
-"""The bench of a lesson: a broker, Spark, and on demand a proxy before the broker and a PostgreSQL.
+"""The bench of a lesson: a broker and Spark; on request also a proxy in front of the broker, and a PostgreSQL.
 
     bench = open_bench(proxy=True)
     ... bench.servers, bench.spark, bench.proxy ...
@@ -153,7 +153,7 @@ class LessonBench:
             self._open.close()
 
     def give_way(self) -> None:
-        """Close what an earlier run left open. A JVM that was interrupted is not used again."""
+        """Close this bench for a newer one. If its Spark still ran, its run was interrupted: also end the JVM."""
         interrupted = self._spark is not None
         try:
             self.close()
@@ -210,7 +210,7 @@ Step = Callable[[Given], object]
 
 
 class Story(Generic[Given]):
-    """Steps that build on one another. `begin()` makes what they start with, and each step gets what it returned.
+    """Steps that build on one another. `begin()` prepares what they need, and returns the argument for each step.
 
     `given` is what `begin` returned last.
     """

@@ -90,7 +90,7 @@ class StoppedWithItsCell:
                     shell.events.unregister(event, callback)
 
     def _cell_begins(self, info: Any) -> None:
-        if self._cut_short:  # maybe in `start`, so that Spark started the query a moment later
+        if self._cut_short:  # perhaps during a query's `start`: then Spark started the query after `_cell_ended`
             self._stop_started()
         self._cut_short, self._before = False, {str(query.runId) for query in self._active()}
         self._restore = self._restorer()

@@ -1,9 +1,9 @@
 """The student's desk: a folder with the student's own copy of lessons and exercises, without outputs.
 
-Guarantee: what a student changed is never overwritten. If the course has a new version of a lesson, it replaces the
-old one that the student did not change; otherwise it is put beside it, as `NAME.fresh.ipynb`. The same happens if
-something else has the lesson's name: a folder, a broken link, a file that cannot be read. Limitations: two runs at
-the same time on one desk may conflict.
+Guarantee: what a student changed is never overwritten. A new version of a lesson replaces the student's copy if the
+student did not change the copy. Otherwise it is written beside the copy, as `NAME.fresh.ipynb`, and so it is if
+something else has the lesson's name: a folder, a broken link, a file that cannot be read. Limitations: two runs at the
+same time on one desk may conflict.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _notebooks(lessons: Path) -> list[Path]:
 
 
 def _manifest(desk: Path) -> dict[str, str]:
-    """Return the sum of each lesson as it was written to the desk. Raises DeskError if the folder is not a desk."""
+    """Return the checksum of each lesson as it was written to the desk. Raises DeskError if the folder is no desk."""
     if os.path.lexists(desk) and not desk.is_dir():
         what = "a broken link" if desk.is_symlink() and not desk.exists() else "a file"
         raise DeskError(f"{desk} is {what}; name a folder for the desk")
@@ -188,7 +188,7 @@ def _stripped(source: Path, target: Path, lessons: Path) -> bytes:
 
 
 def _beside(target: Path, was: str | None) -> Path:
-    """Return the path for a fresh lesson beside the student's: never that of a fresh one that the student changed."""
+    """Return a path for a fresh lesson beside the student's. A fresh one that the student changed keeps its path."""
     beside, number = target.with_suffix(".fresh.ipynb"), 1
     while os.path.lexists(beside) and _sum_of(beside) != was:
         number += 1
@@ -206,7 +206,7 @@ def _move_aside(target: Path) -> Path:
 
 
 def _sum_of(path: Path) -> str | None:
-    """Return the sum of a file; None if it is no file or cannot be read."""
+    """Return the checksum of a file; None if it is no file or cannot be read."""
     try:
         return _sum(path.read_bytes()) if path.is_file() and not path.is_symlink() else None
     except OSError:

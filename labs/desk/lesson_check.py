@@ -4,8 +4,8 @@ While the checker works, one display below the cell shows the current scenario a
 executes the cell updates it in place, and empties it at the end: so an executed notebook does not depend on how long
 the check took. Then the report follows.
 
-The sink that passed in lesson 07 is kept on the desk, and later lessons use it (`my_sink`). Guarantee: a file that is
-there is never overwritten. Where there is no desk, or no sink has passed, the lessons go on with the reference
+The sink that passed in lesson 07 is kept on the desk, and later lessons use it (`my_sink`). Guarantee: an existing file
+is never overwritten. Where there is no desk, or no sink has passed, the lessons go on with the reference
 solution, and say so.
 """
 

@@ -20,7 +20,7 @@ from typing import Any
 from labs.desk.course import Lesson, all_lessons
 from labs.exercises.checker.check import EXERCISES
 
-MANIFEST = ".desk.json"  # what makes a directory a desk
+MANIFEST = ".desk.json"  # a directory with this file is a desk
 NOTES = ".progress.jsonl"
 
 PREDICTED, COMPARED, CHECKED, TICKET, REVIEWED = "predicted", "compared", "checked", "ticket", "reviewed"

@@ -7,7 +7,7 @@
 Guarantee: nothing waits for an answer, so a lesson runs to its end without a student, too (nbval, "run all").
 On a desk an answer survives a restart of the kernel. Limitations: a student can cheat.
 
-A question can be clicked if the frontend has widgets, else it is plain text; on the site it looks the same. The exit
+A question has buttons if the frontend has widgets; otherwise it is plain text. On the site it looks the same. The exit
 ticket has three questions, which apply the lesson to a new situation. `review("05")` asks two questions from older
 lessons, at the beginning of a lesson.
 """
@@ -287,9 +287,9 @@ class Review(Quiz):
     """Two questions from lessons before this one.
 
     They come from the exit tickets, which can be understood without their lesson. The student's notes decide which:
-    first questions that were answered wrongly, then questions that were not asked again yet, of the lessons with the
-    most wrong predictions. When one of the two is answered, a cell that is run again asks the same two. Without notes
-    the draw is always the same. `labs progress` does not count the answers.
+    first questions whose last answer was wrong, then questions with the fewest answers in reviews, and among these the
+    ones of lessons with the most wrong predictions. Once one of the two is answered, a cell that is run again asks the
+    same two. Without notes the choice is always the same. `labs progress` does not count the answers.
     """
 
     def __init__(self, lesson: str):

@@ -49,7 +49,7 @@ def page(lessons: Sequence[Lesson], notebooks: Path) -> str:
 
 
 def _one_screen_each(lesson: Lesson) -> list[Lesson]:
-    """Return the lesson as often as it has screens: the core has one for each of its predictions."""
+    """Return the lesson once for each of its screens: the core has a screen for each of its predictions."""
     if lesson.number != CORE:
         return [lesson]
     questions = enumerate(lesson.predictions, 1)

@@ -1,10 +1,11 @@
 """What the lab needs of an engine: its settings as data, each with its reason, and a process that can be killed.
 
-Guarantee: `python -m labs engines show` prints exactly the settings that a run is given; they stand nowhere else. Only
-with several partitions a run has more tasks (`Work.tasks`).
+Guarantee: `Engine.settings` is the only place for an engine's settings. A run uses what it returns, and `python -m labs
+engines show` prints it, with the default timeout and commit interval. A run adds only addresses, names, directories,
+jars and the number of tasks (`Work.tasks`).
 Limitations: the lab does not look into an engine; the auditor finds out whether it keeps its promise.
 
-The Python or the Java of the engine's own environment runs its program, as a process group that can be killed.
+Each engine runs as a process group of its own, so that it can be killed as a whole.
 """
 
 from __future__ import annotations
@@ -82,12 +83,12 @@ class Work:
 
     @property
     def tasks(self) -> int:
-        """How many tasks an engine should run beside each other that has one for each partition: one a core at most."""
+        """How many tasks an engine runs in parallel: one for each source partition, but at most one for each core."""
         return min(self.partitions, os.cpu_count() or 1)
 
 
 class Running(Protocol):
-    """An engine at work: a process group that this program started."""
+    """A running engine: a process group that this program started."""
 
     group: int  # the id of the process group
 
@@ -99,10 +100,10 @@ class Running(Protocol):
         """How it ended, in words."""
 
     def kill(self) -> None:
-        """SIGKILL the whole group and wait until it is gone."""
+        """Send SIGKILL to the whole group, and wait until it has ended."""
 
     def stop(self) -> None:
-        """SIGTERM the whole group, let it end in its own time, and kill what has not within half a minute."""
+        """Send SIGTERM to the whole group, wait up to half a minute for its end, and kill what still runs."""
 
     def close(self) -> None:
         """Kill it if it still runs, and delete its temporary files."""
@@ -112,7 +113,7 @@ class Running(Protocol):
 
 
 class Engine(Protocol):
-    """One way to count: `start` begins the work, or resumes it from the state in `work.directory` and in Kafka."""
+    """A stream processor that counts: `start` begins the work, or resumes it from `work.directory` and from Kafka."""
 
     name: str
     title: str

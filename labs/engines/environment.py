@@ -4,11 +4,11 @@ Guarantee: a folder with an environment's name is complete. It is made under ano
 there; the next attempt removes what an interrupted one left. The name contains a hash of what the environment is made
 from, so a change makes another folder.
 
-Java programs are compiled from one source file of the lab, with jars whose sums are checked. The compiler (`javac`) is
-part of a JDK, which the lab does not install: the Java that the lab runs on need not have one.
+Java programs are compiled from one source file of the lab, with jars whose checksums are verified. The compiler, javac,
+is part of a JDK, which the lab does not install: the Java that the lab runs on need not have one.
 
-An engine in Python has a virtual environment, since its packages conflict with the lab's. uv makes it from a lock with
-all sums. It downloads no Python, and builds from source only with what the lock names.
+An engine in Python has a virtual environment, since its packages conflict with the lab's. uv makes it from a lock file
+with all checksums. uv downloads no Python, and builds packages from source only with build tools that the lock names.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class PythonEnvironment(Environment):
     """A virtual environment with what `locks/ENGINE.lock` names."""
 
     newest_python: tuple[int, int]  # that its packages support
-    jars: Jars = tuple  # that it also needs; by default none
+    jars: Jars = tuple  # downloads and verifies the jars that it also needs; by default none
 
     @property
     def lock(self) -> Path:

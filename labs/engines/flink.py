@@ -1,4 +1,4 @@
-"""Apache Flink: the IP count in SQL, after Flink's own lesson, on a cluster within one JVM."""
+"""Apache Flink: the IP count in SQL, as in Flink's own lesson, on a cluster within one JVM."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class FlinkEngine:
             work.directory,
             JAVA_HOME=str(java.home),
             JVM_ARGS=" ".join(MEMORY if work.long_run else (*QUICK_SPARK, *MEMORY)),  # as for the lab's own job
-            # Java's own variable, since Flink splits its own at every space.
+            # A variable of Java itself, since Flink splits JVM_ARGS at every space.
             JDK_JAVA_OPTIONS=f'"-Djava.io.tmpdir={work.directory / TEMPORARY}"',
             FLINK_LOG_DIR=str(work.directory),
         )

@@ -33,7 +33,7 @@ GROUP BY window_start, window_end, ip
 
 
 def main(order: dict) -> None:
-    """Start the job and wait for its end, which only a signal brings."""
+    """Start the job, and wait until a signal ends it."""
     from pyflink.common import Configuration
     from pyflink.table import EnvironmentSettings, TableEnvironment
 

@@ -1,4 +1,4 @@
-"""The lab's own job: Spark with the exactly-once sink. The control has the at-least-once sink, all else equal."""
+"""The lab's own job: Spark with the exactly-once sink. The control differs only in its at-least-once sink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOW_OFTEN = (
 
 
 class SparkEngine:
-    """`python -m labs run`, a micro-batch each second, or one after the other in a long run."""
+    """`python -m labs run` with a micro-batch every `commit_seconds`; in a long run, one batch after the other."""
 
     name = "spark"
     title = "Spark, with the lab's sink"

@@ -19,7 +19,7 @@ from labs.equipment.java import find_java
 from labs.equipment.node import QUICK_SPARK
 from labs.pipeline.records import CLOSING_IP, LATENESS_MS, SOURCE_PATTERN, WINDOW_MS
 
-MEMORY = ("-Xmx1g",)  # as Flink's
+MEMORY = ("-Xmx1g",)  # the same as for Flink
 PROGRAM = "IpCount"
 CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
 

@@ -1,11 +1,11 @@
 """Several engines count the same log, with the same kills and the same outage, and the same auditor judges them.
 
-The runs take turns: trial by trial, and in each trial one engine after the other. The module of an engine's settings
-says what it promises; a report has only observations. Each time is of one run: compare it with the others of the same
-machine only.
+The runs alternate: trial by trial, and in each trial one engine after the other. What an engine promises is in its
+module in labs/engines; a report has only observations. Each time was measured in one run: compare it only with times
+of the same report.
 
-A report has the machine's sizes and versions, but no names or paths. One report is part of the lab, for lessons, where
-no engine is installed (`recorded_engines`).
+A report has the machine's sizes and versions, but no names or paths. One report is part of the lab, for the lessons,
+which must run without the other engines (`recorded_engines`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ TRIALS = ("kills", "outage", "speed")
 
 
 class Size(NamedTuple):
-    """How much work the runs are."""
+    """The sizes of the runs."""
 
     records: int = 40_000  # of a run with kills
     kills: int = 3
@@ -100,7 +100,7 @@ class Found:
     def as_expected(self) -> bool:
         """Tell whether an exactly-once run is valid, and a control that was killed has duplicates.
 
-        If a transaction times out before the engine is back, its results may be lost, and the run is still as expected.
+        If a transaction times out before the engine is back, its results may be lost, but none may be duplicated.
         """
         run = self.run
         if isinstance(run, OutageRun) and run.timeout_seconds < run.away_seconds:
@@ -135,7 +135,7 @@ def compare(
     trials: Sequence[str] = TRIALS,
     say: Say = lambda line: None,
 ) -> Iterator[Found]:
-    """Run every engine in every trial, for each seed. Raises ValueError for too short a log, NotInstalled."""
+    """Run every engine in every trial, for each seed. Raises ValueError if the log is too short, NotInstalled."""
     with temporary_directory("labs-engines-") as directory:
         for seed, trial in itertools.product(seeds, trials):
             with contextlib.ExitStack() as opened:
@@ -159,7 +159,7 @@ class _Bench:
     say: Say
 
     def take_turns(self, trial: str, engines: Sequence[Engine]) -> Iterator[Found]:
-        """Run one trial in each of its forms, with one engine after the other."""
+        """Run one trial in each of its variants (guarantee or timeout), with one engine after the other."""
         if trial == "kills":
             yield from (self.kills(engine, once) for once in (True, False) for engine in engines)
         elif trial == "outage":

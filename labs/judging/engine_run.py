@@ -1,18 +1,21 @@
-"""One engine counts one log in one of three trials, and is judged: kills, one outage, or speed without any kill.
+"""Runs one engine on one log in one of three trials, and judges it: kills, one outage, or speed without any kill.
 
-Kills. The engine stands before the judge as a user's job does (`job_session.py`), with the workload `count` and without
-a proxy. So each kill strikes when a read_uncommitted reader sees the first result of a drawn window, or a drawn moment
-later: the engine may not have noted yet what it has written. Every engine and its control get the same plan.
+Kills. The engine runs as a user's job does (`job_session.py`), with the workload `count` and without a proxy. Each kill
+comes when a read_uncommitted reader sees the first result of a randomly chosen window, or a short random delay later.
+At that moment the engine may not have stored yet that the result is written. All engines and controls get the same
+plan.
 
-Outage. The engine is killed between the rows and their commit, and stays away for longer than the transactions'
-timeout. The rule for the kill uses only Kafka's protocol. A proxy holds back every request to end a transaction. When
-a read_uncommitted reader sees results that no read_committed reader has, and the drawn window is among them, the engine
-is killed: its rows are in Kafka, it has asked for their commit, and the request never arrives.
+Outage. The engine is killed between the rows and their commit, and is started again `outage_seconds` later. The moment
+of the kill is found by Kafka's protocol alone, so that it is the same for each engine. A proxy holds each request to
+end a transaction. When a read_uncommitted reader sees results that no read_committed reader has, and the chosen window
+is among them, the engine is killed: its rows are in Kafka, it has asked for their commit, and the request never
+arrives. During an outage that is longer than the transaction timeout, Kafka aborts the transaction.
 
 Speed. The engine drains a backlog, then counts records as they come. A read_committed reader outside of the engine
-measures the times. While the backlog is drained it is the only reader and only counts, so that the engine never waits
-for a reader. Limitations: one run, on a machine that does other things too. Compare runs that took turns, and only with
-each other. An engine that duplicates results seems to drain too early; the audit is then not valid.
+measures the times. While the backlog is drained, it is the only reader, and it only counts records, so that reading
+takes little processor time from the engine. Limitations: one run, on a machine that does other things too. Compare only
+runs that alternated on one machine. If an engine duplicates results, the count is reached too early, and its time is
+too short; the audit is then not valid.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def plan(workload: Count, kills: int, seed: int) -> list[Aim]:
 
 
 class EngineJob(Job):
-    """An engine in the place of a user's command."""
+    """An engine with the methods of a user's `Job`, so that `run_job` can run it."""
 
     def __init__(self, engine: Engine):
         self.name, self.command, self.remarks = engine.name, [engine.name], []
@@ -85,7 +88,7 @@ class OutageRun:
 
     @property
     def away_seconds(self) -> float:
-        """Seconds from the held commit request to the first response after the restart: outage and restart."""
+        """Seconds from the held commit request to the first response after the restart, or else `outage_seconds`."""
         return min((step.seconds for step in self.steps if step.what.startswith(ANSWERED)), default=self.outage_seconds)
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def run_outage(
 ) -> OutageRun:  # fmt: skip
     """Count the log with one outage, and judge. Every client of the broker must come through `proxy`.
 
-    Raises ValueError as `plan`, NotInstalled. If the engine stops by itself, the audit's reason says so.
+    Raises ValueError like `plan`, NotInstalled. If the engine stops by itself, the audit's reason says so.
     """
     [aim], log = plan(workload, 1, seed), workload.log
     results = sum(due < aim.moment for due in workload.due.values()) + 1
@@ -184,7 +187,7 @@ def run_engine(
 ) -> EngineRun:
     """Count the log, kill the engine `kills` times on the way, and judge. Both topics must not exist yet.
 
-    Raises ValueError as `plan`, NotInstalled. If the engine stops, the audit's reason says so.
+    Raises ValueError like `plan`, NotInstalled. If the engine stops, the audit's reason says so.
     """
     run = run_job(EngineJob(engine), work, workload, plan(workload, kills, seed), None, WITHOUT_RESULT, say)
     struck = tuple(strike.seconds for strike in run.strikes)
@@ -196,7 +199,7 @@ def run_engine(
 def send_rest(session: EngineSession, rest: Sequence[Access], log: Sequence[Access]) -> None:
     """Send the rest of the log, and wait until the results of the last window are committed. Raises EngineStopped.
 
-    Windows are published in order, so results that are missing then will not come.
+    Windows are published in order, so results of earlier windows that are still missing will not come.
     """
     session.send(rest)
     session.close_windows(log)
@@ -215,28 +218,28 @@ def judge(session: EngineSession, log: Sequence[Access], error: str | None) -> A
 
 
 def final_results(log: Sequence[Access], sent: int) -> int:
-    """Return how many results the first `sent` accesses make final, even if one partition is a window behind."""
+    """Return how many results the first `sent` accesses make final, even if one partition lags by a whole window."""
     latest = max((time_ms for time_ms, _ in log[:sent]), default=0) - WINDOW_MS
     return sum(start + WINDOW_MS + LATENESS_MS <= latest for start, _ in count_by_window(log))
 
 
 MEMORY_EVERY = 1.0  # seconds
-COUNT_SECONDS = 0.05  # the most that one read of the count takes
+COUNT_SECONDS = 0.05  # seconds that one read of the count takes at most
 MB = 1 << 20
 
 
 @dataclass(frozen=True)
 class SpeedRun:
-    """The outcome of a speed run. A latency counts from the record that made a result final until it is visible."""
+    """The outcome of a speed run. A latency begins when the record is sent that makes a result final."""
 
     engine: str
     exactly_once: bool
     backlog: int  # records that were there before the engine started
     first_result: float | None  # seconds from the start of the engine to the first committed result of the backlog
-    drained: float | None  # seconds from the start of the engine to the last one
-    latencies: tuple[float, ...]
+    drained: float | None  # seconds from the start of the engine to the last result of the backlog
+    latencies: tuple[float, ...]  # seconds until each later result was visible
     memory_mb: float  # the largest sum of its processes' resident memory; shared pages count in each process
-    cores: float | None  # that its processes were busy with while the records came at a steady pace
+    cores: float | None  # how many its processes kept busy while the records came at a steady pace
     audit: Audit
 
     trial = "speed"
@@ -298,11 +301,11 @@ def run_speed(
 
 
 class _Usage:
-    """What the engine's processes take: the largest sum of their memory, measured once a second, and of the cores."""
+    """The memory of the engine's processes (the largest sum, measured once a second), and the cores they keep busy."""
 
     def __init__(self, session: EngineSession):
         self.memory = 0  # bytes
-        self.cores: float | None = None  # in the last `while_busy`
+        self.cores: float | None = None  # in the last `while_busy` block
         self._session, self._measured = session, 0.0
 
     def look(self) -> None:

@@ -1,8 +1,9 @@
-"""An engine at work on two topics: a producer for its source, two readers of its results, the story of one transaction.
+"""Runs an engine between two topics: a producer for its source, two readers of its results.
 
-Guarantee: while a session waits, it also sends the records that are due, and reads. It asks the engine nothing: the
-steps of a transaction come from the proxy, from the two readers, and from the age of a file. Limitations: it judges
-nothing. A step is told when it is seen, some hundredths of a second after it happened, and later on a busy machine.
+`TransactionStory` records the steps of one of its transactions. Guarantee: while a session waits, it also sends the
+records that are due, and reads. It does not query the engine: it sees the steps of a transaction in the proxy, with the
+two readers, and in the modification time of a file. Limitations: it judges nothing. The time of a step is the time at
+which it was seen, some hundredths of a second after it happened, or more on a busy machine.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class EngineStopped(RuntimeError):
 
 
 class Standstill:
-    """The time since the last new result; after `patience` seconds a run fails."""
+    """Measures the time since the last new result. A run fails after `patience` seconds without one."""
 
     def __init__(self, what: str, patience: float = WITHOUT_RESULT):
         self._what, self._patience = what, patience
         self._seen, self._since = -1, time.monotonic()
 
     def look(self, results: int, so_far: str) -> None:
-        """Note the number of results. Raises EngineStopped, with `so_far`, if it has not grown for so long."""
+        """Note the number of results. If it has not grown for `patience` seconds, raise EngineStopped with `so_far`."""
         if results > self._seen:
             self._seen, self._since = results, time.monotonic()
         if time.monotonic() - self._since > self._patience:
@@ -50,8 +51,8 @@ class Standstill:
 class EngineSession:
     """Creates both topics, which must not exist yet, and reads the results; `start` starts the engine.
 
-    If not `watched`, it reads nothing before `watch()`: when many results come at once, two readers in Python need a
-    core.
+    If not `watched`, it reads nothing before `watch()`: two Python readers of many results would keep a core busy
+    that the engine needs.
     """
 
     tail: Tail
@@ -67,7 +68,7 @@ class EngineSession:
         self.kills: list[float] = []  # seconds since the engine was first started
         self.recoveries: list[float] = []  # seconds from a kill to the next new committed result
         self.first_result: float | None = None  # seconds to the first committed result
-        # (windows that end then or before are final, since time.monotonic())
+        # (event time, moment): windows that end at this time or before are final since this moment of time.monotonic()
         self.closable: list[tuple[int, float]] = []
         self.process: Running | None = None
         self._unsent: list[Any] = []
@@ -141,7 +142,10 @@ class EngineSession:
         self.process.close()
 
     def _catch_up(self) -> None:
-        """Read what was committed before a kill, so that only later results are news. The watcher's thread does it."""
+        """Read what was committed before a kill, so that only later results count as new.
+
+        Nothing to do here, since the watcher reads in a thread of its own.
+        """
 
     def start(self) -> None:
         """Start the engine, or start it again after a kill. Raises NotInstalled."""
@@ -229,7 +233,11 @@ class TransactionStory:
         self.steps.append(Step((at or time.monotonic()) - self._asked, what))
 
     def wait_for_a_commit(self, proxy: Proxy, results: int) -> None:
-        """Hold requests to end a transaction until one is a commit and read_uncommitted sees `results` results."""
+        """Wait for the commit of new results, and hold it. Raises EngineStopped.
+
+        Each request to end a transaction is held. If it is a commit, a read_uncommitted reader sees at least `results`
+        results, and some of them are new in this transaction, it stays held. Otherwise it is delivered.
+        """
         session, rows_since, began = self._session, 0.0, time.monotonic()
         held, tail, decided = self._hold(proxy), session.tail.distinct, len(session.watcher.distinct)
         while time.monotonic() - began < WITHOUT_RESULT:
@@ -251,14 +259,14 @@ class TransactionStory:
         raise EngineStopped(f"{session.engine.name} committed no results in a transaction within {WITHOUT_RESULT:g} s")
 
     def note_what_the_engine_noted(self) -> None:
-        """Tell when the engine last wrote a file in which it notes what is done."""
+        """Record when the engine last wrote a file in which it stores its progress (`Engine.notes`)."""
         if notes := self._session.engine.notes:
             written = [file.stat().st_mtime for file in self._session.work.directory.glob(notes)]
             if written:
                 self.tell("noted as done", max(written) - time.time() + time.monotonic())
 
     def wait_for_the_end_of(self, outage_seconds: float) -> None:
-        """Wait for the outage to end, and tell when Kafka has ended the open transaction."""
+        """Wait until the outage is over, and record when Kafka has aborted the open transaction."""
         until, ended = time.monotonic() + outage_seconds, False
         while time.monotonic() < until:
             self._session.idle(0.5)
@@ -268,7 +276,7 @@ class TransactionStory:
                 ended = True
 
     def overhear(self, sighting: Sighting) -> None:
-        """Tell the first responses that a restarted engine gets to its requests to end a transaction."""
+        """Record the first three responses that a restarted engine gets to its requests to end a transaction."""
         passage = sighting.passage
         if passage.kind is Request.END_TXN and passage.direction == "response" and self._answers < 3:
             error = Answer(sighting.request, sighting.frame).error

@@ -1,8 +1,8 @@
-"""A checkpoint of Flink, opened: its `_metadata` has a position for each partition, and the counts of open windows.
+"""Reads and changes a checkpoint of Flink: its `_metadata` has the position in each partition and the open windows.
 
-Flink is killed after a checkpoint whose state includes all records that were sent. In the checkpoint that it restarts
-from, the position in partition 0 is replaced by an older or a newer one. The state is left as it is.
-Limitations: Flink keeps more than 20 KB of state in files beside `_metadata`, which are not read here.
+`restore_from` kills Flink after a checkpoint that includes all records sent so far. It replaces the position in
+partition 0 by an older or a newer one, leaves the state (the counts of the open windows) as it is, and restarts Flink.
+Limitations: Flink keeps a state larger than 20 KB in files beside `_metadata`, which are not read here.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ COUNT = re.compile(rb"(.{8})\0{3}.\0{8}.\0{3}\x10\0{3}([0-9a-f.:]+)\0{3,}\x10\0{
 
 
 class Restored(NamedTuple):
-    """What a checkpoint of Flink had, and what Flink made of it after the position in partition 0 was moved.
+    """A checkpoint of Flink, and what Flink counted from it after the position in partition 0 was moved.
 
-    `positions` has the offset of the next record for each partition, `state` the counts of the open windows. `sent` and
-    `counted` are requests.
+    `positions` maps each partition to the offset of the next record. `state` has the counts of the open windows.
+    `moved_to` is the new position in partition 0. `sent` and `counted` are numbers of requests.
     """
 
     positions: dict[int, int]
@@ -90,8 +90,9 @@ def _splits(metadata: bytes, topic: str) -> list[tuple[int, int, int]]:
 
 
 def restore_from(work: Work, log: Sequence[Access], moved: int, unread: int = 400) -> Restored:
-    """Count all but the last `unread` accesses, kill Flink, move a position by so many records, and count to the end.
+    """Count all but the last `unread` accesses, kill Flink, move its position, restart it, and count to the end.
 
+    The position in partition 0 of the latest checkpoint is moved by `moved` records; a negative number moves it back.
     Raises NotInstalled, EngineStopped.
     """
     session, read = EngineSession(FlinkEngine(), work, partitions=work.partitions), len(log) - unread

@@ -1,8 +1,9 @@
-"""A job under strikes: the session of an engine, with records of any workload, and with more faults than kills.
+"""Runs a job under strikes: an `EngineSession` with the records of any workload, and with other faults besides kills.
 
 A job that ends by itself is started again, as a supervisor would do: a job with a fenced producer, for example, must
 end. If it has ended three times in a row without a new result, the run stops. The run also stops if a job hangs: if it
-writes no new result for `patience` seconds (`Standstill`). Such a run is unknown, or invalid if an error was seen.
+writes no new result for `patience` seconds (`Standstill`). The verdict is then unknown, or invalid if an anomaly was
+found.
 
 The strike `terminate` asks a job to end, so that ending does not count: `_terminate` starts the job again itself.
 """
@@ -31,7 +32,7 @@ from labs.judging.workloads import Input, Output, Reading, Workload
 
 PAUSE, SLOW, LATE, AWAY = 5.0, 3.0, 3.0, 16.0  # seconds
 TO_BE_HELD = 10.0  # seconds to wait for a request that is to be held back
-TO_END = 3.0  # seconds in which a job with transactions ends one
+TO_END = 3.0  # seconds within which a job that has transactions ends one
 TO_READ = 1.0  # seconds until the readers have what a job wrote before its end
 TO_FOLLOW = 5.0  # seconds that other results may come behind those of the closing records
 TO_FLUSH = 120.0  # seconds for Kafka to take the input
@@ -47,9 +48,9 @@ Say = Callable[[str], object]
 class JobRun:
     """The outcome of one run of one command.
 
-    `recoveries` are seconds from a kill or a termination to the next new committed result, and `first_result` those
-    from the first start to the first one. `samples` are (seconds since the first start, committed results so far).
-    `remarks` are lines about other things that the job did.
+    `recoveries` are the seconds from each kill or termination to the next new committed result. `first_result` is the
+    time in seconds from the first start to the first committed result. `samples` are (seconds since the first start,
+    committed results so far). `remarks` are lines about what else happened in the run.
     """
 
     command: Sequence[str]
@@ -78,11 +79,11 @@ class OutputTail(Tail):
     def __init__(self, servers: str, topic: str, isolation_level: str, workload: Workload):
         super().__init__(servers, topic, isolation_level)
         self.outputs: list[Output] = []
-        self.latest = -1  # the index of the latest input a result of which was seen
+        self.latest = -1  # the highest index of an input record of which a result was seen
         self._workload = workload
 
     def read(self, seconds: float) -> None:
-        """Read the new records, for LONGEST_READ at most: a job may write faster than this reads, without end."""
+        """Read the new records, but stop after LONGEST_READ: a job may write without end, faster than this reads."""
         message, until = self._consumer.poll(seconds), time.monotonic() + LONGEST_READ
         while message is not None:
             if message.error() is None:
@@ -90,7 +91,7 @@ class OutputTail(Tail):
             message = self._consumer.poll(0) if time.monotonic() < until else None
 
     def result_of(self, message: Message) -> Any:
-        """Return the name of the result; None for a record that nobody expects."""
+        """Keep the record, and return the name of its result; None if it is no expected result."""
         self.outputs.append(output_of(message))
         name = self._workload.result_of(self.outputs[-1])
         self.latest = max(self.latest, self._workload.due.get(name, -1))
@@ -103,7 +104,7 @@ def output_of(message: Message) -> Output:
 
 @dataclass
 class Endings:
-    """How often a job has ended by itself, in which ways, and what it printed last at the first time."""
+    """Counts how often a job has ended by itself, in each way of ending, and keeps the first message of each way."""
 
     name: str
     _in_vain: int = 0
@@ -111,7 +112,7 @@ class Endings:
     _told: dict[str, tuple[int, str]] = field(default_factory=dict)  # ending -> times, the first time's message
 
     def note(self, ending: str, message: str, results: int) -> None:
-        """Note one. Raises EngineStopped if it is the third in a row without a new result."""
+        """Count one ending. Raises EngineStopped if it is the third in a row without a new result."""
         self._in_vain = 0 if results > self._results else self._in_vain + 1
         self._results = results
         if self._in_vain >= ENDINGS:
@@ -164,7 +165,10 @@ class JobSession(EngineSession):
         self.watcher.close()
 
     def look(self) -> None:
-        """See that the job runs, and start it again if it ended. Raises EngineStopped if that leads nowhere."""
+        """Start the job again if it has ended by itself.
+
+        Raises EngineStopped if it ends again and again without a new result, or if it has written far too many records.
+        """
         assert self.process, "started"
         wrote, due = len(self.tail.outputs), len(self.workload.due)
         if wrote > 10 * due + MOST_RECORDS:
@@ -200,9 +204,9 @@ class JobSession(EngineSession):
         self.sent += len(self.workload.aborted) + len({record.partition for record in self.workload.aborted})
 
     def strike(self, aim: Aim) -> None:
-        """Wait for the moment, strike, and note what the job met. Raises EngineStopped.
+        """Wait for the planned moment, strike, and note what happened to the job. Raises EngineStopped.
 
-        A kind of strike is a method of its name, such as `_late_commit`.
+        Each kind of strike is a method with its name: `_late_commit` for "late-commit".
         """
         blow = getattr(self, f"_{aim.kind.replace('-', '_')}")
         self._wait_for(aim)
@@ -224,7 +228,7 @@ class JobSession(EngineSession):
             self.tick()
 
     def flush(self) -> None:
-        """Wait until Kafka has acknowledged what was sent. Raises EngineStopped, since the job cannot be blamed."""
+        """Wait until Kafka has acknowledged what was sent. Raises EngineStopped if not: it is not the job's fault."""
         if left := self._producer.flush(TO_FLUSH):
             raise EngineStopped(f"Kafka did not take {left:,} records of the input within {TO_FLUSH:g} s")
 
@@ -240,7 +244,7 @@ class JobSession(EngineSession):
         struck = True
         if aim.before == ANSWER:
             struck = self._drop_an_answer(Request.PRODUCE)
-        elif aim.before == COMMIT:  # first that of a transaction: it is what a job with transactions may note too late
+        elif aim.before == COMMIT:  # EndTxn first: a job with transactions may store its progress only after it
             struck = self._drop_an_answer(Request.END_TXN, TO_END) or self._drop_an_answer(Request.OFFSET_COMMIT)
         elif aim.before == WRITE:
             struck = bool(self._hold(Request.PRODUCE, cut_client=False))
@@ -312,7 +316,7 @@ class JobSession(EngineSession):
         return f"{what}; started again after {AWAY:g} s"
 
     def _drop_an_answer(self, kind: Request, seconds: float = TO_BE_HELD) -> bool:
-        """Drop the answer to the job's next request of a kind, give readers time; return whether there was one."""
+        """Drop the answer to the job's next request of this kind, and return whether there was one within `seconds`."""
         assert self._proxy, "drawn only with a proxy"
         lost = self._proxy.drop_next_response(kind, cut=False, not_client_id=SOURCE_CLIENT)
         struck = self._wait_until(lost.struck.is_set, seconds)
@@ -327,7 +331,10 @@ class JobSession(EngineSession):
         return held if self._wait_until(held.struck.is_set) else None
 
     def _wait_until(self, reached: Callable[[], bool], seconds: float = TO_BE_HELD) -> bool:
-        """Wait, and return whether it was reached. Meanwhile a job that ends by itself is started again."""
+        """Wait until `reached()` is true, for `seconds` at most, and return its value.
+
+        Meanwhile a job that ends by itself is started again.
+        """
         began = self.now
         while not reached() and self.now - began < seconds:
             self.tick()
@@ -339,13 +346,13 @@ class JobSession(EngineSession):
             self._proxy.disarm()
 
     def _go_on(self) -> None:
-        self.watcher.read(0)  # first, so that the results that end the run are seen to be a recovery
+        self.watcher.read(0)  # first, so that `super` also counts the last results of the run as a recovery
         super()._go_on()
         if not self.samples or self.now - self.samples[-1][0] > SAMPLE_EVERY:
             self.sample()
 
     def sample(self) -> None:
-        """Note how many results are committed by now, and tell it if nothing was told for long."""
+        """Note how many results are committed by now, and print it after TELL_EVERY seconds without a line."""
         committed = len(self.watcher.distinct - {None})
         self.samples.append((self.now, committed))
         if self.now - self._told > TELL_EVERY:
@@ -378,7 +385,8 @@ def run_job(
 ) -> JobRun:
     """Let the job work on all of the input, strike as planned, and judge. Both topics must not exist yet.
 
-    `rate` is how many records a second are sent while a strike comes. If the job stops, the audit's reason says so.
+    `rate` is the number of records per second that are sent while a strike comes; None: the half of a
+    slice is sent within STEADY_SECONDS. If the run stops early, the audit's reason says why.
     """
     before = _topics(work)
     session = JobSession(job, work, workload, proxy, patience, say)
@@ -413,7 +421,10 @@ def run_job(
 
 
 def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:
-    """Wait until all transactions have ended, and read the sink topic from its beginning to its end."""
+    """Wait until all transactions have ended, and read the sink topic from its beginning to its end.
+
+    If that fails, the reading has the `watched` records and an `error`.
+    """
     try:
         decided = wait_until_decided(work.bootstrap_servers, work.sink_topic, UNTIL_DECIDED)
         records = read_to_end(work.bootstrap_servers, work.sink_topic, "read_committed")

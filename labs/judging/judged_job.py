@@ -1,9 +1,9 @@
 """The command that is judged, as a process group. `job_session.py` decides when it is killed and started again.
 
-Guarantee: no process that it started runs after `close`. A process that has left the process group, such as a daemon,
-is found by its environment variable GROUP, which has another value in each run. The file with its output stays below
-LARGEST_LOG, apart from the output between two looks. Limitations: a process that empties its own environment is not
-found.
+Guarantee: after `close`, no process that the command started is running. A process that has left the process group,
+such as a daemon, is found by its environment variable GROUP, whose value is different in each run. The file with the
+command's output is emptied when it is larger than LARGEST_LOG; its size is checked every LOOK_EVERY seconds.
+Limitations: a process that empties its own environment is not found.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from labs.equipment.plain_text import one_line
 from labs.equipment.waiting import eventually
 
 LARGEST_LOG = 16 << 20  # bytes
-TAIL = 1 << 14  # bytes of the log that are looked at for its last line
+TAIL = 1 << 14  # bytes at the end of the log that are searched for the last message
 GRACE = 10.0  # seconds that a job has after SIGTERM
 LOOK_EVERY = 0.5  # seconds between two looks at the size of the log
-ROUNDS = 20  # looks for processes that have left the process group
+ROUNDS = 20  # how often at most to look for processes that have left the process group
 # The last line of a stack trace of Node, Java or Go, and the line above it that names the error.
 FRAME = re.compile(r"at |\.\.\. \d+ more$|[}\])]|Node\.js v|\S+\.go:\d+|exit status \d+$")
 ERROR = re.compile(r'Uncaught |Caused by: |Exception in thread "|panic: |fatal error: |[\w.]*(Error|Exception)\b')
@@ -46,11 +46,11 @@ def contract(work: Work) -> dict[str, str]:
 
 
 class CommandNotFound(ValueError):
-    """There is no such program."""
+    """The command's program does not exist, or is not executable."""
 
 
 class Job:
-    """A user's command, in the place of an engine. `remarks` are lines about other things that it did."""
+    """A user's command, with the methods of an `Engine`. `remarks` are lines about what else happened in its run."""
 
     title = promise = notes = ""
     installed_apart = False
@@ -67,16 +67,16 @@ class Job:
         self.remarks: list[str] = []
 
     def settings(self, *_: object, **__: object) -> tuple:
-        """The lab sets nothing of it."""
+        """Return no settings: the lab does not configure a user's job."""
         return ()
 
     def start(self, work: Work) -> Running:
-        """Start it, or start it again, in this process's working directory."""
+        """Start the job, or start it again, in this process's working directory."""
         (work.directory / "checkpoint").mkdir(parents=True, exist_ok=True)
         return RunningJob(self.command, work.directory / "output.log", contract(work), self.remark)
 
     def remark(self, line: str) -> None:
-        """Note a line once."""
+        """Add a remark, unless there is the same one already."""
         if line not in self.remarks:
             self.remarks.append(line)
 
@@ -91,7 +91,7 @@ def last_message(output: str) -> str:
 
 
 class RunningJob(ChildProcess):
-    """A started command."""
+    """The processes of a started command."""
 
     def __init__(self, command: list[str], log: Path, variables: Mapping[str, str], remark: Callable[[str], object]):
         self._variables, self._remark = dict(variables), remark
@@ -106,12 +106,12 @@ class RunningJob(ChildProcess):
         return super().running
 
     def kill(self) -> None:
-        """SIGKILL all of it, and wait until it is gone."""
+        """Send SIGKILL to all processes of the command, and wait until they have ended."""
         super().kill()
         self._kill_strays()
 
     def stop(self, patience: float = GRACE, number: int = signal.SIGTERM) -> None:
-        """At the end of a run: signal it, wait up to `patience` seconds for its end, and kill what is left."""
+        """End the command: send the signal `number`, wait at most `patience` seconds, and kill what still runs."""
         try:
             self.signal(number)
             self.resume()
@@ -123,19 +123,19 @@ class RunningJob(ChildProcess):
             self.kill()
 
     def close(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the command if it still runs."""
         self.kill()
         self._cut_log()
 
     def last_line(self) -> str:
-        """Return in words what it printed last, in printable characters."""
+        """Return the last message that the command printed, in words and in printable characters."""
         with contextlib.suppress(OSError), self.log_file.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
             return last_message(log.read().decode(errors="replace"))
         return last_message("")
 
     def _cut_log(self) -> None:
-        """Empty a log that is too large: the job appends, so that it goes on at the beginning."""
+        """Empty a log that is too large. The command appends to it, so its next output is at the beginning."""
         with contextlib.suppress(OSError):
             if self.log_file.stat().st_size > LARGEST_LOG:
                 os.truncate(self.log_file, 0)

@@ -1,7 +1,8 @@
 """The judge's verdict, from the audits of a job and of its control; in words, as JSON, as JUnit XML, and as a page.
 
-A job is valid only if its own audit is valid, and the control, if there is one, was doubled by the same strikes. If a
-job that is known to be wrong passes, the strikes have proved nothing about the other job.
+A job is valid only if its own audit is valid, and if the same strikes duplicated results of the control (if there is
+one). The control is known to be at least once only. If the strikes duplicate nothing in it, they prove nothing about
+the job.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Judgement:
         """The reason for the verdict and its limitations, in words."""
         told = [self.job.audit.reason]
         if not self.job.audit.valid:
-            pass  # what was found is evidence, whatever the control says
+            pass  # the audit has its own reason; the control matters only for a valid audit
         elif not self.job.strikes:
             told.append(NO_STRIKES)
         elif not self.control:
@@ -153,7 +154,7 @@ def _case(suite: ElementTree.Element, name: str, run: JobRun, verdict: Verdict, 
 
 
 def html(found: Judgement) -> str:
-    """Return a page that loads nothing."""
+    """Return an HTML page, which loads no other file."""
     runs = [_run("The job", found.job)] + ([_run("The control", found.control)] if found.control else [])
     title = (
         f"The job is {found.verdict}" if found.verdict is not Verdict.UNKNOWN else "It is unknown if the job is valid"

@@ -2,17 +2,19 @@
 
 The input is divided into one slice for each strike. Half of a slice is sent at once, while the job is down or catches
 up. The other half is sent at a steady pace, and the strike comes meanwhile. So every job gets the same part of the
-input between two strikes, however long it takes to start. A kill strikes at one of four moments, in turn:
+input between two strikes, however long it takes to start. The kills come at these four moments, in turn:
 
-- before an answer: Kafka has the job's next records, and the proxy drops the answer, so that the job cannot know yet
+- before an answer: Kafka has the job's next records, and the proxy drops the answer, so that the job does not know
   that they are written;
-- before a write: the proxy holds the job's next records back, and the job may have noted what it never wrote;
-- before the answer to a commit: Kafka has ended the job's transaction or noted its offsets, and the proxy drops the
+- before a write: the proxy holds the job's next records back, but the job may have stored already that they are done;
+- before the answer to a commit: Kafka has ended the job's transaction or stored its offsets, and the proxy drops the
   answer, so that the job cannot do what it does after a commit;
-- at first sight: a read_uncommitted reader has just seen the first new results, or did so a drawn moment ago.
+- at first sight: a read_uncommitted reader has seen the first new results, and a random delay (at most LONGEST_DELAY)
+  has passed.
 
 Guarantee: the same seed, workload and faults give the same plan. Limitations: each job has its own speed, so two runs
-of one plan are similar, not equal. Without the proxy each kill is at first sight, every other one at once.
+of one plan are similar, not equal. Without the proxy all kills are at first sight: the first, third, fifth, …
+without a delay.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ KINDS = {
     "outage": "SIGKILL to the job while its commit is held back; a new start after 16 seconds",
 }
 ANSWER, WRITE, COMMIT = "an answer", "a write", "the answer to a commit"
-BEFORE = (ANSWER, WRITE, COMMIT, "")  # of one kill after the other
+BEFORE = (ANSWER, WRITE, COMMIT, "")  # what the first, second, third, fourth kill comes before
 OF_THE_NETWORK = ("cut", "slow", "late-commit", "outage")
 STEADY_SECONDS = 4.0  # for sending the second half of a slice
 LONGEST_DELAY = 0.15  # seconds from the first sight of a result to the strike
-PATIENCE = 120.0  # seconds without a new result: a consumer group may wait 45 s for a killed member
-LONGEST_WAIT = 1.0  # seconds within the steady half of a slice until the job's next write is struck
+PATIENCE = 120.0  # seconds without a new result; a consumer group may wait 45 s for a killed member
+LONGEST_WAIT = 1.0  # seconds of the steady half of a slice, after which the proxy waits for the job's next request
 
 
 Record = TypeVar("Record")
@@ -74,8 +76,9 @@ def check_rate(inputs: Sequence[Input], strikes: int, rate: float) -> None:
 class Aim:
     """One planned strike.
 
-    A reader sees a result of the input with the index `moment`, or of a later one; `delay` seconds later the strike
-    comes. If it is to come `before` something, `delay` counts from the beginning of the steady half.
+    It comes `delay` seconds after a reader has seen a result of the input record with index `moment`, or of a later
+    record. A strike `before` a request or an answer does not use `moment`: `delay` seconds after the beginning of the
+    steady half, it waits for the job's next such request.
     """
 
     kind: str
@@ -86,7 +89,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class Strike:
-    """A strike that was carried out: `seconds` since the first start; `met` says what the job met."""
+    """A strike that was carried out: `seconds` since the first start; `met` tells what happened to the job."""
 
     kind: str
     seconds: float
@@ -104,9 +107,10 @@ def kinds_of(kills: int, faults: Sequence[str]) -> list[str]:
 def draw(
     due: Mapping[Any, int], inputs: Sequence[Input], kills: int, faults: Sequence[str], seed: int, proxied: bool
 ) -> list[Aim]:
-    """Draw the strikes: those of `kinds_of`, in a drawn order.
+    """Draw the strikes: the kinds of `kinds_of` in a random order, each with a random moment and delay.
 
-    Raises ValueError if a half of a slice makes no result due: the input is too short.
+    `due` maps each result to the index of the input record that completes it. Raises ValueError if `kills` is negative,
+    if a fault needs the proxy and there is none, or if the input is so short that half a slice completes no result.
     """
     if kills < 0:
         raise ValueError(f"{kills} kills; expected 0 or more")
@@ -123,12 +127,12 @@ def draw(
         # The steady half is sent when a result of the first half is committed.
         if not possible or not any(before_it <= moment < first for moment in moments):
             raise ValueError(f"{len(inputs):,} records are too few for {len(kinds)} strikes: give more --records")
-        # In the first half of what is possible: after the strike, the job is to meet more input.
+        # From the first half of the possible moments, so that the job gets more input after the strike.
         moment, share = random.choice(possible[: (len(possible) + 1) // 2]), random.random()
         before = BEFORE[killed % len(BEFORE)] if kind == "kill" and proxied else ""
         longest = LONGEST_WAIT if before else LONGEST_DELAY
         if kind == "kill" and not proxied and not killed % 2:
-            longest = 0.0  # some jobs note within milliseconds what they have written
+            longest = 0.0  # no delay, since some jobs commit their offsets within milliseconds after a write
         killed += kind == "kill"
         aims.append(Aim(kind, moment, share * longest, before))
     return aims

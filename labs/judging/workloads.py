@@ -87,13 +87,13 @@ class Workload(Protocol):
     name: str
     partitions: int  # of both topics
     inputs: list[Input]  # in the order of sending
-    closing: list[Input]  # sent after them: one record for each partition, which tells the end
+    closing: list[Input]  # sent after them: one record for each partition, which marks the end of the input
     aborted: list[Input]  # sent before them, in a transaction that is aborted: nothing may come out of it
-    due: dict[Any, int]  # name of a result -> index of the input that makes it due; closing records follow the inputs
+    due: dict[Any, int]  # name of a result -> index of the input that completes it; then come the closing records
     last: set[Any]  # the results of the closing records: when they are committed, the job is done
 
     def result_of(self, output: Output) -> Name | None:
-        """Return the name of the result in a record; None if nobody expects the record."""
+        """Return the name of the result in a record; None if the record is no expected result."""
 
     def audit(self, reading: Reading) -> Audit:
         """Judge what was read."""
@@ -110,8 +110,8 @@ def audit_names(
 ) -> Audit:
     """Judge a workload in which each result must be there exactly once.
 
-    `describe` names a result in a sentence. `judge_more` gets the records by result, and reports further anomalies,
-    those in `judged_more`. `note` is a remark for the reason.
+    `describe` names a result in a sentence. `judge_more` gets the records of each result and the tally; it reports
+    further anomalies, of the kinds in `judged_more`. `note` is a sentence for the audit's reason.
     """
     names, tally, complete = set(expected), AnomalyTally(), reading.error is None
     found: dict[Any, list[Output]] = {}
@@ -257,7 +257,10 @@ def _record_in_words(name: tuple[int, int]) -> str:
 
 
 def _judge_order(found: dict[Any, list[Output]], tally: AnomalyTally) -> None:
-    """Report each record that is behind a later one; of several copies of a record, only the first is looked at."""
+    """Report each record that comes after a later record of its source partition.
+
+    Of several copies of a record, only the one with the lowest offset counts.
+    """
     first = {name: min(copies, key=lambda each: each.offset) for name, copies in found.items()}
     latest: dict[tuple[int, int], int] = {}  # (partition of the sink, source partition) -> the highest number
     for (source, number), output in sorted(first.items(), key=lambda item: (item[1].partition, item[1].offset)):
@@ -308,7 +311,7 @@ class Count:
 
     def audit(self, reading: Reading) -> Audit:
         """Let the lab's auditor judge what was read."""
-        # Records that the job wrote after the last look are no difference between readers, so they count as watched.
+        # Records that the watcher had not read yet at the end are no disagreement of readers: count them as watched.
         later = None if reading.watched is None else _results({*reading.watched, *reading.outputs})
         results = Results(_results(reading.outputs), reading.decided)
         found = audit(self._expected, results, second_reader=later, reader_error=reading.error)
@@ -421,7 +424,7 @@ RECORDS = {"copy": 4_000, "count": 20_000, "transfer": 4_000}  # the defaults
 OF_A_SLICE = {"copy": 200, "count": 5_000, "transfer": 200}
 MOST_STRIKES = 30  # for which the default grows
 PARTITIONS = {"copy": 2, "count": 1, "transfer": 2}
-# A job that writes the two postings in two transactions is caught by every other kill: four would miss it once in 16.
+# Half of the kills catch a job that writes the two postings in two transactions: four would miss it in 1 run of 16.
 KILLS = {"copy": 4, "count": 4, "transfer": 8}
 
 
@@ -434,7 +437,7 @@ def workload_called(
     keys: int | None = None,
     size: int | None = None,
 ) -> Workload:
-    """Make a workload; None takes its default, which is enough for so many strikes. Raises ValueError."""
+    """Make a workload. None means its default; that of `records` is enough for `strikes` strikes. Raises ValueError."""
     if name not in WORKLOADS:
         raise ValueError(f"no workload is called {name!r}; there are {', '.join(WORKLOADS)}")
     enough = max(RECORDS[name], OF_A_SLICE[name] * (min(strikes, MOST_STRIKES) + 1))

@@ -4,7 +4,8 @@ At a stage without a checkpoint each driver begins with an empty directory, and 
 
 The traffic is seeded accesses of a few clients, at a rate that can be changed and paused. Event time passes SPEED times
 as fast as the clock, at any rate, so that a window is complete every second. Limitations: while the traffic is paused,
-event time stands still, and the last windows stay open. The checkpoint is a local directory, of one source topic.
+event time stands still, and the last windows stay open. The checkpoint must be a local directory, and belongs to a
+query with one source topic.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ class Act:
         self.marker: Row | None = None
         self.checkpoint = self._new_checkpoint(0)
         self.watermark_ms = 0  # the highest of a noted batch whose rows have all been read from the log
-        self._beginnings = 0  # checkpoints that were deleted
+        self._beginnings = 0  # how often an empty checkpoint has replaced another one
         self._named = 0  # the first offset whose epoch has not been looked at
         self._speed = Speed()
 
@@ -262,7 +263,7 @@ class Act:
     def look(self, drivers: Mapping[int, Driver]) -> None:
         """Bring everything up to date. Raises OSError if the log cannot be read; it then stays as it was."""
         self.checkpoint.look()
-        # Before the log is read, which then has all results of the windows that this watermark closes.
+        # Taken before the log is read, so that the log has all results of the windows that this watermark closes.
         noted = self.checkpoint.watermark_ms
         self.read_log(drivers)
         if self.log.current:

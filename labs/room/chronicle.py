@@ -1,11 +1,12 @@
 """The chronicle: what was done to the pipeline, when, and what followed from it, in words.
 
-A `Consequence` is a function that says what followed from a strike, or "" while nothing has shown yet. It looks at
-what the room has seen since the strike: batches begun, transactions ended, copies, and why drivers ended. The chronicle
-calls it at each look until the words no longer end in MORE, and for SECOND_PART seconds longer, since some
-consequences have a second part; the consequence of the newest strike is always called.
+A `Consequence` is a function that returns in words what followed from a strike, or "" as long as nothing is known. It
+uses what the room has seen since the strike: batches begun, transactions ended, copies, and why drivers ended. The
+chronicle calls it at each look until its words no longer end in MORE, and for SECOND_PART seconds more, since some
+consequences have a second part. The consequence of the newest strike is called at every look.
 
-`after_the_driver` and the other functions below it are called at the moment of a strike, and return its consequence.
+`after_the_driver` and the functions below it are called at the moment of a strike. Each returns the strike's
+consequence; its docstring says what happens, and what the consequence can be.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ class Chronicle:
             entry.consequence = entry.look() or entry.consequence
             if entry.consequence and not entry.consequence.endswith(MORE) and entry.shown_at is None:
                 entry.shown_at = time.monotonic()
-            alone = entry is self.all[-1]  # then everything that shows is its consequence, even on a slow machine
+            alone = entry is self.all[-1]  # then everything that is seen is its consequence, however late
             if not alone and entry.shown_at is not None and time.monotonic() - entry.shown_at > SECOND_PART:
                 entry.look = None
 
     def end_act(self) -> None:
-        """Stop looking: later events are not consequences of these strikes. No strike stays without an answer."""
+        """Stop looking: later events are not consequences of these strikes. A strike without one gets NOTHING_SHOWN."""
         for entry in self.all:
             if entry.look is not None:
                 entry.consequence = entry.consequence.removesuffix(MORE) or NOTHING_SHOWN

@@ -108,7 +108,7 @@ class Drivers:
         return self._spare is not None
 
     def find(self, number: int | None, *states: str) -> Driver | None:
-        """Return the driver of this number, or the newest, if it is in one of the states."""
+        """Return the newest driver in one of the states, with this number unless it is None."""
         found = [each for each in self.all if each.state in states and number in (None, each.number)]
         return found[-1] if found else None
 
@@ -135,7 +135,7 @@ class Drivers:
         return shown
 
     def waiting(self) -> str:
-        """Return what a result waits for: driver 2 is starting, about 20 s; "" while a driver works."""
+        """Return what results wait for, as in "driver 2 is starting, about 20 s"; empty while a driver works."""
         states = {driver.state: driver for driver in self.living}
         if "working" in states:
             return ""
@@ -206,7 +206,7 @@ class Drivers:
 
 
 def _last_words(job: JobProcess) -> tuple[str, str]:
-    """Return the state in which a driver ended that the room did not kill, and why, in one line."""
+    """Return the last state of a driver that the room did not kill, and in one line why it ended."""
     said = job.output()[-LAST:]
     if job.exit_code == -signal.SIGKILL:
         return "killed", "killed by a fault of its own"

@@ -1,7 +1,8 @@
 """The room's equipment: Kafka behind a proxy, and one directory for all files.
 
-Guarantee: no process or file outlives `close` or this process, however this process ends: each process, and the
-directory, is on a leash. Limitations: with several brokers, only the clients of the first one pass through the proxy.
+Guarantee: no process or file outlives `close` or this process, however this process ends: a `ChildReaper` watches over
+each process, and over the directory. Limitations: with several brokers, only connections to the first one pass through
+the proxy.
 
 The proxy can stop passing data on, or hold one commit and deliver it late.
 """

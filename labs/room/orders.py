@@ -4,8 +4,8 @@ Guarantee: a strike reaches only processes that this room started. An order that
 while it waits, so that the room goes on looking.
 
 A kill may wait for its moment, which is a point of the sink's protocol: the driver freezes itself there, and is then
-killed. If its batch has no rows, it is woken and the next batch is waited for. So a driver that is killed was at that
-moment.
+killed. If its batch has no rows, the driver is woken, and the order waits for the next batch. So a kill with a moment
+never comes at another one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ DRIVER_STATES = {
     "freeze-driver": ("starting", "working"),
     "wake-driver": ("frozen",),
 }
-# Of a kill that waits for its moment: the point of the sink's protocol.
+# argument `at` of kill-driver -> the point of the sink's protocol at which the driver is killed
 MOMENTS = {"rows": MID_ROWS, "before": BEFORE_COMMIT, "commit": AFTER_COMMIT}
 MOST_DRIVERS = 3
 
@@ -175,9 +175,10 @@ UNDER_WAY = 0.25  # seconds until the log shows what a frozen driver has written
 
 
 def freeze_at(moment: str, driver: Driver, act: Act, lock: threading.RLock, others: Callable[[], bool]) -> None:
-    """Freeze the driver at its moment, in a batch with rows. Releases `lock`, which is held, between looks.
+    """Freeze the driver at its moment, in a batch with rows. The caller holds `lock`; it is released between looks.
 
-    Raises NotDone: also if `others` says that another order waits, such as one that starts the broker that is down.
+    Raises NotDone if the moment does not come, and if `others()` is true: then another order waits, which may be the
+    one that starts a broker again, without which no batch comes.
     """
     waiting, deadline = threading.Event(), time.monotonic() + PATIENCE
     while True:
@@ -200,7 +201,7 @@ def freeze_at(moment: str, driver: Driver, act: Act, lock: threading.RLock, othe
 
 
 def _why_in_vain(moment: str, driver: Driver, deadline: float, others: Callable[[], bool]) -> str:
-    """Return why the moment is not waited for any longer, or ""."""
+    """Return why it is useless to wait longer for the moment, or ""."""
     if others():
         return "given up before its moment came, since another order was given"
     if driver.gone:
@@ -235,7 +236,7 @@ BROKER_WORDS = {"kill": "was killed", "freeze": "was frozen", "wake": "was woken
 class Orders:
     """Carries out orders on the session while it holds `lock`; the room carries out `finish` and `save`.
 
-    It tells `say` what an order waits for, and asks `others` whether another one waits for it.
+    It calls `say` with a line about what an order waits for. `others()` tells whether more orders wait in the queue.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class PageFailed(RuntimeError):
 
 
 class RoomPage:
-    """The page that shows the value of the notebook cell `cell`; `cell_of(options)` is one that opens a room.
+    """A page that shows the result of the notebook cell `cell`, such as `cell_of(options)`, which opens a room.
 
     `port` must be free; by default a free one is chosen. `browser` opens the page in the user's browser.
     """

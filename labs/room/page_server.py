@@ -34,7 +34,7 @@ from voila.static_file_handler import TemplateStaticFileHandler
 
 NOTEBOOK = "room.ipynb"
 PAGE = f"/voila/render/{NOTEBOOK}"
-# Seconds that a room outlives its page, since a browser connects again, and a page may be reloaded.
+# Seconds that a room runs on without a page, since a browser may connect again after its connection was cut.
 GRACE = 10.0
 MOMENT = 3.0  # seconds until a page that is reloaded has closed its connection
 OPEN_ELSEWHERE = (
@@ -60,7 +60,7 @@ class OneRoom(AsyncMappingKernelManager):
         self._last_watched: dict[str, float] = {}
 
     async def start_kernel(self, **options: Any) -> str:  # type: ignore[override]
-        """Start the room. Raises HTTPError if a page shows the room that runs already."""
+        """Start the room, after ending an older one. Raises HTTPError if a page still shows the older one."""
         visitor = CallContext.get(CallContext.JUPYTER_HANDLER)
         async with self._door:
             for other in self.list_kernel_ids():
@@ -86,7 +86,10 @@ class OneRoom(AsyncMappingKernelManager):
         return room in self and (waits or self._kernel_connections.get(room, 0) > 0)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
-        """End a room that no page shows; a room is never idle. Jupyter's server calls this every second."""
+        """End a room that no page has shown for GRACE seconds. Jupyter's server calls this every second.
+
+        A kernel's own idle time is not used, since a room is always busy.
+        """
         now = time.monotonic()
         if self._is_watched(kernel_id):
             self._last_watched[kernel_id] = now

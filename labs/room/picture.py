@@ -1,7 +1,7 @@
-"""The room as a picture that stands still: its verdict, the end of its log, and the strikes.
+"""The room as a still picture: its verdict, the end of its log, and the strikes.
 
-`moving_picture` makes of a recording one picture that moves by itself, for pages that run no script, such as a
-repository's first page.
+`moving_picture` makes one animated picture from a recording, for pages that run no script, such as a repository's first
+page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from labs.schedules.svg import (
 
 WIDTH, LEFT, CELL, TALL, COLUMNS, LINES = 980, 16, 39, 34, 24, 2  # pixels; cells of the log and their lines
 STRIKES, LONGEST = 6, 130  # how many strikes are shown, and the characters of each
-COPY = "#FBE3B0"  # the ground of a record that is there once more
+COPY = "#FBE3B0"  # the background of a record that is a copy
 WORD_COLOURS = {"valid": "#00694C", "invalid": DARK_RED, "unknown": GREY}
 EDGES = {"plain": BLUE, "open": BLUE, "committed": GREEN, "aborted": RED}
 FILLS = {"plain": "#E5F1F8", "open": "#FFFFFF", "committed": "#D5EFE6", "aborted": PALE}
@@ -132,11 +132,11 @@ def _foot(state: dict[str, Any], strikes: list[dict[str, Any]], top: int) -> Ite
         )
 
 
-PICTURES, SECONDS, REST = 30, 24.0, 3.0  # the seconds are for all pictures, and the rest for the last one again
+PICTURES, SECONDS, REST = 30, 24.0, 3.0  # SECONDS for all pictures together; the last one stays REST seconds longer
 
 
 def moving_picture(recording: dict[str, Any], pictures: int = PICTURES, seconds: float = SECONDS) -> Drawing:
-    """Return the recording as an SVG that shows so many pictures in turn, over and over.
+    """Return the recording as an animated SVG, which shows so many pictures in turn, again and again.
 
     With `prefers-reduced-motion` it shows only the last one. The description is that of the last one.
     """

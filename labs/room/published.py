@@ -17,10 +17,10 @@ from labs.schedules.publish import live_pictures
 HERE = Path(__file__).parent / "browser"
 # Parts of one module, in this order: later ones use names that earlier ones define.
 PARTS = ("dom.js", "top.js", "processes.js", "log.js", "work.js", "strikes.js", "player.js", "view.js")
-PREFIX = "now_"  # since a widget has a `log` of its own
+PREFIX = "now_"  # a prefix, since every widget already has a trait named `log`
 RECORDINGS = "docs/recordings"  # the folder of the recordings that pages name
 TABLE = "ROOM_RECORDINGS"
-# A picture carries the name of a recording, and the strike before which it starts, or a state.
+# A picture carries the name of a recording, or a state.
 BEFORE = f"""traits.recording = globalThis.{TABLE}?.[traits.recording] ?? null;
   if (!traits.recording && !traits.state) continue;
   for (const [key, empty] of Object.entries({json.dumps(empty_state())}))

@@ -33,7 +33,7 @@ WHOLE, NUMBER, TEXT, FLAG = int, float, str, bool
 
 
 class OrNone:
-    """A value, or null."""
+    """The shape of a value that may also be null."""
 
     def __init__(self, shape: Any):
         self.shape = shape
@@ -115,12 +115,12 @@ NAMES = {WHOLE: "a whole number", NUMBER: "a number", TEXT: "a text", FLAG: "tru
 
 
 def fits(value: Any, shape: Any) -> bool:
-    """Tell whether a value, no list or dictionary, is of a type, or one of a set of texts."""
+    """Tell whether a value has the type `shape`, or is one of the texts in the set `shape`."""
     if isinstance(shape, set):
         return isinstance(value, str) and value in shape
-    if shape in (NUMBER, WHOLE):  # NaN and the infinities compare false
+    if shape in (NUMBER, WHOLE):  # false for NaN and the infinities, too
         return type(value) in (shape, WHOLE) and abs(value) <= LARGEST
-    if shape is TEXT:  # half a surrogate pair cannot be sent to a browser
+    if shape is TEXT:  # a surrogate without its pair cannot be sent to a browser
         return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
     return type(value) is shape
 
@@ -279,7 +279,7 @@ def _folder(name: str) -> Path:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except FolderError:
         raise
-    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name; the home of an unknown user
+    except (OSError, ValueError, RuntimeError) as error:  # such as a NUL in the name, or the home of an unknown user
         why = (error.strerror if isinstance(error, OSError) else "") or str(error)
         raise FolderError(
             f"save: the folder {name!r:.200} cannot be made ({why.lower()}); name a new folder where you may write"

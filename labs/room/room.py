@@ -46,9 +46,10 @@ class RoomError(RuntimeError):
 
 
 class Room:
-    """Opens a room with `nodes` brokers and a driver of `stage` with `executors`; the traffic does not flow yet.
+    """Opens a room with `nodes` brokers and a driver that runs `stage` with `executors` executor processes.
 
-    With `spare` a driver is kept warm, to take over when the first dies. Raises RoomError, BrokerError, OSError.
+    The traffic is off at first; `rate` is in records per second. With `spare` a driver is kept warm, to take over when
+    the first dies. Raises RoomError, BrokerError, OSError.
     """
 
     def __init__(

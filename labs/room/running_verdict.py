@@ -4,9 +4,9 @@ A result is due when a record of it is readable, or when a batch in the checkpoi
 Until then it is awaited, so that a result that is merely late is not called lost.
 
 Guarantee: when all windows are closed, the numbers are those that the auditor finds in the whole history. Cost: `audit`
-runs on the windows in which something is new, since it judges each result by itself; batches go across windows, and
-are judged together when rows are new. Limitations: it judges what the log shows. Whether the source holds what was
-sent, and whether a second reader sees the same, is judged at the end of the session only.
+judges each result by itself, so it runs only on the windows in which something is new. A batch can have rows of several
+windows, so all batches are judged together when there are new rows. Limitations: it judges what the log shows. Whether
+the source holds what was sent, and whether a second reader sees the same, is judged at the end of the session only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RunningVerdict:
         self._ips: defaultdict[int, set[str]] = defaultdict(set)  # window start -> IPs; the sending thread adds them
         self._first: dict[Key, Row] = {}  # the first readable record of each result
         self._again: list[tuple[Row, Row]] = []  # the first copies, each with its original
-        self._attempts: defaultdict[str, list[Row]] = defaultdict(list)  # as the auditor names them -> readable records
+        self._attempts: defaultdict[str, list[Row]] = defaultdict(list)  # attempt -> its readable records
         self._results: defaultdict[int, list[Result]] = defaultdict(list)  # window start -> results, without headers
         self._batches, self._across = Batches(), AnomalyTally()
         self._closed_ms, self._undecided = 0, frozenset[Key]()
@@ -82,7 +82,7 @@ class RunningVerdict:
             self._again.append((first, row))
 
     def evidence(self) -> list[dict[str, Any]]:
-        """Return `evidence` of the room's state, as of the last `numbers`: the first pieces of each kind."""
+        """Return `evidence` of the room's state at the last call of `numbers`: the first pieces of each kind."""
         found = [_of_a_copy(first, row) for first, row in self._again]
         for kind, words in WITHOUT_RECORD.items():
             keys = (key for window in sorted(self._missing) for key in self._missing[window][kind])
@@ -163,7 +163,7 @@ class RunningVerdict:
 
 
 def _of_a_copy(first: Row, again: Row) -> dict[str, Any]:
-    """Return the evidence that a result is there twice: 192.0.2.3, 00:00:15: batch 3 and batch 3."""
+    """Return the evidence that a result is there twice, as in "192.0.2.3, 00:00:15: batch 3 and batch 3"."""
     where = [_place(row) for row in (first, again)]
     kind, words = "duplicated", f"{where[0]} and {where[1]}"
     if first.count != again.count:

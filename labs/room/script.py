@@ -3,7 +3,7 @@
     audit = play(room, SHORT)
 
 A step is an order with its arguments, or the name of a condition with a number. Guarantee: the conditions of a script
-are met in the same order each time. Limitations: at which second each is met, differs.
+are met in the same order each time. Limitations: the times at which they are met differ from run to run.
 
     python -m labs.room.script --seeds 10
 

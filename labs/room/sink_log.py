@@ -169,7 +169,7 @@ class Row:
 
 
 def clock(window: int) -> str:
-    """Return the time of day at which a window begins: 12:00:05."""
+    """Return the time of day at which a window begins, as in 12:00:05."""
     return f"{datetime.fromtimestamp(window / 1000, UTC):%H:%M:%S}"
 
 
@@ -183,14 +183,14 @@ class Ended(NamedTuple):
 
 
 class SinkLog:
-    """Follows `tail`; `fields(record)` returns fields of a `Row`, or raises ValueError for another kind of record."""
+    """The log that `tail` reads. `fields(record)` returns fields of a `Row`; ValueError means: another kind."""
 
     def __init__(self, tail: PartitionTail, fields: Callable[[DefaultRecord], dict[str, Any]]):
         self.end = self.stable = self.rows = self.readable = 0
         self.current = True  # whether the last read reached the end of the log
         self.entries: deque[Row] = deque(maxlen=LONGEST_BURST)
         self.ended: deque[Ended] = deque(maxlen=REMEMBERED)
-        self.copies: Counter[int | None] = Counter()  # readable ones, by batch
+        self.copies: Counter[int | None] = Counter()  # batch -> its readable copies
         self.undecided: deque[Row] = deque()  # in the order of the log; the first one is open
         self._tail, self._fields = tail, fields
         self._changed_from = 0  # the lowest offset of which something is new since `shown`

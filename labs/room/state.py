@@ -321,7 +321,7 @@ def in_words(state: dict[str, Any]) -> str:
 
 
 def verdict_in_words(verdict: dict[str, Any]) -> str:
-    """Return the verdict with its numbers: valid: 40 of 48 delivered, 0 lost, 0 duplicated, …"""
+    """Return the verdict with its numbers, as in "valid: 40 of 48 delivered, 0 lost, 0 duplicated, …"."""
     why = f" ({verdict['why']})" if verdict["why"] else ""
     return f"{VERDICTS[verdict['word']][1]}: {COUNTED.format(**verdict)}, {verdict['awaited']} awaited{why}"
 
@@ -332,7 +332,7 @@ def report_in_words(report: dict[str, Any]) -> str:
 
 
 def driver_in_words(driver: dict[str, Any]) -> str:
-    """Return a driver with its state, batch and epoch: driver 2 working (batch 5, epoch 7)."""
+    """Return a driver with its state, batch and epoch, as in "driver 2 working (batch 5, epoch 7)"."""
     at = [f"{name} {driver[name]}" for name in ("batch", "epoch") if driver[name] is not None]
     return f"driver {driver['number']} {DRIVERS[driver['state']][1]}" + (f" ({', '.join(at)})" if at else "")
 

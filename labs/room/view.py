@@ -79,7 +79,7 @@ class RoomView(_Traits):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the state that it shows; of a recording, the last one."""
+        """Return the state that the view shows; for a recording, its last state."""
         if self.recording:
             return first_and_last(self.recording)[1]
         return {key: getattr(self, f"{PREFIX}{key}") for key in KEYS}
@@ -97,7 +97,7 @@ class RoomView(_Traits):
                 self.update(self._room.state)
 
     def rest(self) -> None:
-        """Keep the last state: get no more changes from the room, and give it no orders."""
+        """Keep the last state: take no more changes from the room, and pass no more orders to it."""
         if self._room:
             self._unsubscribe()
         self._room, self.live = None, False
@@ -144,8 +144,8 @@ class LiveRoom:
     def play(self, script: Iterable[Step] | None = None) -> Audit | None:
         """Carry out a script, by default the short one; return the audit if the script has a `finish`.
 
-        A new act begins at the same stage if a script or `finish` has ended the act, or if the script starts the
-        traffic, and it is on already: then an earlier run of the script was interrupted, or a wait of it timed out.
+        In two cases a new act of the same stage begins first: if the present act was judged, or if the script starts
+        the traffic although it is on. In the second case an earlier run of the script was interrupted, or timed out.
         """
         from labs.room.script import SHORT, Do, play
 

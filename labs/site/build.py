@@ -3,9 +3,9 @@
 Guarantee: the pages work from a file system and below any path, and ask no other host for anything. A page loads the
 scripts that make its pictures live. Limitations: a page shows the committed outputs of a lesson; nothing is executed.
 
-Why this is not a generator's work: Jupyter Book 2 gets its theme from a server when it builds, and needs Node. Jupyter
-Book 1 is no longer developed, and its pages load scripts from another host. Neither has questions, answers that are
-hidden until one has predicted, or pictures that move.
+Why no site generator is used: Jupyter Book 2 gets its theme from a server when it builds, and needs Node. Jupyter
+Book 1 is no longer developed, and its pages load scripts from another host. Neither has questions, answers that stay
+hidden until the reader has predicted, or live pictures.
 """
 
 from __future__ import annotations

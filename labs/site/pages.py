@@ -53,7 +53,7 @@ def find_pages(root: Path) -> list[Page]:
 
 
 def _by_number(path: Path) -> tuple[float, str]:
-    """Return what sorts 9 before 10, and what has no number behind what has one."""
+    """Return a sort key: names with a number come first, 9 before 10, then names without a number."""
     number = re.match(r"\d+", path.name)
     return float(number[0]) if number else math.inf, path.name
 

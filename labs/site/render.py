@@ -25,15 +25,15 @@ from labs.desk.course import Option, Question, find_lesson, find_prediction, rep
 from labs.desk.questions import review
 from labs.site.pages import Page, link, slug
 
-IMPORTS = re.compile(r"(?:from|import) \w")  # how the cell begins that starts a lesson's bench
-NOT_PREDICTED = "{}. (You made no prediction.)"  # what `compare` has printed in a lesson that ran by itself
+IMPORTS = re.compile(r"(?:from|import) \w")  # how a cell begins that imports what the lesson needs
+NOT_PREDICTED = "{}. (You made no prediction.)"  # what `compare` has printed in a lesson that ran without a student
 
 
 def ask_in_browser(cells: list[dict[str, Any]]) -> None:
     """Replace the output of `predict`, `compare`, `review` and `exit_ticket` by forms for the page's script.
 
-    What answers a prediction is marked, so that it can be hidden: the cells from the question to the text after
-    `compare`.
+    The cells from a question to the text after its `compare` are marked, so that they can be hidden: they tell the
+    answer.
     """
     asked: dict[str, str] = {}  # variable -> its question's id
     known: dict[str, Question] = {}
@@ -86,7 +86,7 @@ def _mark_answer(cells: list[dict[str, Any]], number: str, first: int, last: int
                 cells.insert(end, nbformat.v4.new_markdown_cell(heading + rest))
     for cell in cells[first + 1 : end]:
         if "predict(" not in "".join(cell["source"]):
-            # An earlier question that waits for the same cell is answered first, and shows it.
+            # If two questions hide the same cell, the earlier question decides when it is shown.
             tags = cell.setdefault("metadata", {}).setdefault("tags", [])
             tags[:] = [*(tag for tag in tags if not tag.startswith(ANSWER)), ANSWER + number]
 
@@ -248,7 +248,7 @@ def _embedded(picture: Path) -> str:
 def _what_is_seen(image: Tag) -> str:
     """Return a plot's alternative text: the heading above it, and the first paragraph below it."""
     heading = image.find_previous(["h1", "h2", "h3"])
-    # The line of a question is still empty.
+    # Skip empty paragraphs, such as the line for a question's reply.
     said = (each for each in image.find_all_next("p") if each.get_text(strip=True))
     parts = [each.get_text(" ", strip=True) for each in (heading, next(said, None)) if each is not None]
     return "Plot. " + ". ".join(parts)[:300]
@@ -304,7 +304,7 @@ def _of_audit(audit: re.Match[str]) -> str:
 
 
 def _of_check(table: str) -> str:
-    """Return the table: its columns begin or end where their names do."""
+    """Return the table as HTML. The text is cut into columns where the names begin in the header."""
     header, *lines = table.splitlines()
     verdict, lost, doubled, done = map(header.index, ("verdict", "lost", "doubled", "what"))
     cuts = [(0, verdict), (verdict, lost), (lost, doubled), (doubled, done), (done, None)]
