@@ -1,7 +1,7 @@
 """Reads the rows of a DataFrame in Arrow batches, while Spark still computes later ones.
 
 Guarantee: Spark never waits for the reader. Spark sends results on the one thread that schedules all of its jobs, so a
-reader that pauses would block every job of the application. Here a thread always receives them, into a `Spool`.
+reader that pauses would block every job of the application. Here a thread receives the results at once, into a `Spool`.
 
 Limitations: Spark collects a whole partition before it hands out its first row, and refuses results of more than
 `spark.driver.maxResultSize` (1 GiB unless set) in one micro-batch.
@@ -30,7 +30,7 @@ IN_MEMORY = 64 << 20  # bytes
 
 
 class Closed(Exception):
-    """Nobody reads the spool any more."""
+    """The spool was closed, or its file cannot be written: no further batch is accepted."""
 
 
 class _OnDisk(NamedTuple):
@@ -39,20 +39,20 @@ class _OnDisk(NamedTuple):
 
 
 class Spool:
-    """A queue of batches: at most `in_memory` bytes of them, or one larger batch, in memory; the others in a file."""
+    """A queue of Arrow batches: at most `in_memory` bytes, or one larger batch, in memory, and the others in a file."""
 
     def __init__(self, in_memory: int = IN_MEMORY):
         self._limit, self._held = in_memory, 0
         self._waiting: deque[pyarrow.RecordBatch | _OnDisk] = deque()
         self._changed = threading.Condition()
         self._file: IO[bytes] | None = None  # it has no name, so it disappears with this process, even after a crash
-        self.end_of_file = self._on_disk = 0  # bytes in the file, and the number of batches in it not read yet
+        self.end_of_file = self._on_disk = 0  # bytes in the file; number of unread batches in it
         self._finished = self._closed = False
         self._error: OSError | None = None
         self.spilled = 0  # bytes that went through the file
 
     def put(self, arrow_batch: pyarrow.RecordBatch) -> None:
-        """Add a batch. Raises Closed if nobody will read it."""
+        """Add a batch. Raises Closed if nobody will read it, or if the file cannot be written."""
         size = arrow_batch.nbytes
         with self._changed:
             if self._closed:
@@ -122,7 +122,7 @@ class Spool:
         message = os.pread(self._file.fileno(), place.length, place.offset)
         self._on_disk -= 1
         if not self._on_disk:
-            self.end_of_file = 0  # all of it was read: write from its beginning again
+            self.end_of_file = 0  # all batches in the file were read: write from its start again
         return pyarrow.ipc.read_record_batch(pyarrow.py_buffer(message), self._schema)
 
 
@@ -137,8 +137,8 @@ class ArrowRows:
     """Rows that Spark has begun to compute, in Arrow batches: iterate over it once, or close it.
 
     It is `DataFrame.toArrow` without the list that collects everything (pyspark/sql/pandas/conversion.py). Batches come
-    while Spark still computes later ones, the partitions in no fixed order. An error in the query is raised at the end,
-    after the batches that preceded it: no batch is valid before the iteration has ended.
+    while Spark still computes later ones, the partitions in no fixed order. An error in the query is raised at the end
+    of the iteration, after the batches before it. So batches may be used only if the iteration ends without an error.
     """
 
     def __init__(self, rows: DataFrame, in_memory: int = IN_MEMORY):
@@ -179,8 +179,8 @@ class ArrowRows:
             self._connection.shutdown(socket.SHUT_RDWR)  # wakes the thread, if it waits for rows
         self._drainer.join()
         self._connection.close()
-        # If the query fails, its stream only ends early, and `getResult` raises the error. A caller that stops early
-        # has an error of its own, so Spark's error about that is suppressed.
+        # If the query fails, its stream of rows only ends early, and `getResult` raises the error. A caller that stops
+        # reading early has an error of its own, so Spark's error about the closed connection is suppressed.
         with _explained() if self._finished else contextlib.suppress(Exception):
             self._server.getResult()
 
@@ -208,7 +208,7 @@ def _drain(file: IO[bytes], spool: Spool, failures: list[Exception]) -> None:
     except Closed:
         pass
     except Exception as error:
-        failures.append(error)  # if `getResult` raises, Spark's own error goes first
+        failures.append(error)  # raised by `__iter__`, unless `getResult` raises Spark's own error first
     finally:
         spool.finish()
         with contextlib.suppress(OSError):

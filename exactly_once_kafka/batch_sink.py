@@ -3,8 +3,8 @@
 A sink writes a marker in the same transaction as the results: it says which batch was published last. The sink runs the
 steps of its `protocol` through a transport, which does the I/O.
 
-This class keeps the promises that all sinks share: a batch is published as a whole, to one destination, by one thread
-at a time; and a batch that cannot be identified is refused. tests/sink/test_contract.py tests every sink for them.
+Guarantee of all sinks: a batch is published as a whole, to one destination, by one thread at a time; and a batch that
+cannot be identified is refused. tests/sink/test_contract.py tests every sink for this.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from exactly_once_kafka.transport import Transport
 class BatchSink(ABC):
     """A foreachBatch function that publishes each micro-batch exactly once, by the steps of its `protocol`.
 
-    `points` is called at each of ALL_POINTS that a batch passes, with the point's name and the batch id. SinkRefused
-    tells an operator the possible `causes` and what `to_do`. A subclass publishes within `turn`.
+    `points` is called at each of ALL_POINTS that a batch passes, with the point's name and the batch id. The message of
+    SinkRefused has the possible `causes`, and says what `to_do`. A subclass calls `publish` within `turn`.
     """
 
     protocol = staticmethod(exactly_once)
@@ -56,9 +56,9 @@ class BatchSink(ABC):
         self.check_name(name)
         self.name, self.points = name, points
         self._query: RunningQuery | None = None
-        self._busy = threading.RLock()  # while a batch is with this sink
+        self._busy = threading.RLock()  # held while this sink handles a batch
         self._under_way: DeliveredBatch | None = None
-        self._last: DeliveredBatch | None = None  # that this sink noted itself
+        self._last: DeliveredBatch | None = None  # the last batch that this sink put into `_delivered`
         self._place: tuple[str, ...] | None = None
 
     @staticmethod
@@ -76,7 +76,7 @@ class BatchSink(ABC):
         """Publish the batch, unless it was published before. Raises SinkRefused, BatchFailed."""
 
     def publish(self, batch: Batch, transport: Transport) -> None:
-        """Run the protocol for the batch that `transport` has.
+        """Run the protocol for the batch, which `transport` has received before.
 
         Raises SinkRefused, BatchFailed, and what the transport raises.
         """
@@ -106,7 +106,7 @@ class BatchSink(ABC):
         return answer
 
     def in_rows(self, batch: Batch) -> Callable[[], object]:
-        """Return the function that a transport calls when the first rows are written."""
+        """Return the function that a transport calls at MID_ROWS, when the first rows are written."""
         return functools.partial(self.points, MID_ROWS, batch.batch_id)
 
     def batch_of(self, rows: DataFrame, batch_id: int) -> Batch:
@@ -134,9 +134,9 @@ class BatchSink(ABC):
 
     @contextlib.contextmanager
     def turn(self, batch: Batch, rows: DataFrame) -> Iterator[None]:
-        """Hold the lock of the place for the block, in which the batch is published: other threads and sinks wait.
+        """Hold the lock of the place while the block publishes the batch. Other threads and sinks of that place wait.
 
-        Raises SinkRefused if the batch was delivered before with other rows or for another destination.
+        Raises SinkRefused if the batch may be published already with other rows or for another destination.
         """
         with self._busy:
             place = batch.query_id, self.query.run, *self.place(batch)
@@ -156,16 +156,16 @@ class BatchSink(ABC):
                     self._under_way = outer
 
     def may_be_done(self) -> None:
-        """Note that the batch may be published from now on. A sink calls this before it commits.
+        """Note that the batch may be published from now on. Called before the steps `commit` and `drain`.
 
-        Until then, a batch that failed may be delivered again with other rows. Afterwards, other rows would be lost.
+        Before that, a batch that failed may be delivered again with other rows. Afterwards, other rows would be lost.
         """
         if self._under_way is not None and self._place is not None:
             self._delivered[self._place] = self._last = self._under_way
 
     @contextlib.contextmanager
     def refusing_rows(self, batch: Batch) -> Iterator[None]:
-        """Raise RowRefused for a ValueError in the block: that says what is wrong with a row."""
+        """Turn a ValueError in the block, which says what is wrong with a row, into RowRefused."""
         try:
             yield
         except RowRefused:
@@ -178,16 +178,16 @@ class BatchSink(ABC):
             ) from error
 
     def forget_delivered(self) -> None:
-        """Forget the last batch and its rows, since its run has ended."""
+        """Forget the last batch and its rows, since its run has ended or the sink now belongs to another query."""
         if self._place is not None:
             self._delivered.pop(self._place, None)
         self._last = None
 
     @property
     def published_last(self) -> bool:
-        """Tell whether no other sink has published since this one did, in this run. Only then may it keep its epoch.
+        """Tell whether this sink delivered the last batch of this run. Only then may it keep its epoch.
 
-        Otherwise another sink of this name may have fenced it, or an operator may have set the marker.
+        Otherwise another sink of its name may have fenced it, or an operator may have set the marker.
         """
         return self._last is not None and self._place is not None and self._delivered.get(self._place) is self._last
 
@@ -229,7 +229,7 @@ class BatchSink(ABC):
 
     def release(self) -> None:
         """Release what the sink keeps for the next batch, if its query has ended; a later query creates it again."""
-        if not self._busy.acquire(blocking=False):  # a batch is with it
+        if not self._busy.acquire(blocking=False):  # it handles a batch
             return
         try:
             if self.has_ended:
@@ -256,7 +256,8 @@ class BatchSink(ABC):
 class DeliveredBatch(NamedTuple):
     """A batch as one run of its query delivered it to a sink: its rows and their destination.
 
-    A batch may be delivered twice with the same rows for the same destination. Anything else would be lost:
+    A batch may be delivered twice with the same rows for the same destination. Other rows would be lost, and another
+    destination would not get the batch:
 
         def publish(rows, batch_id):
             sink(rows.where("kind = 'a'"), batch_id)
@@ -264,7 +265,7 @@ class DeliveredBatch(NamedTuple):
 
         def publish(rows, batch_id):
             ExactlyOnceKafkaSink("orders", "raw", …)(rows, batch_id)
-            ExactlyOnceKafkaSink("orders", "audit", …)(rows, batch_id)  # it is done under this name
+            ExactlyOnceKafkaSink("orders", "audit", …)(rows, batch_id)  # the marker of this name says that it is done
     """
 
     batch_id: int

@@ -14,7 +14,10 @@ class QueryStopped(RuntimeError):
 
 
 class Deadline:
-    """A time limit of `seconds` from now. `stopped` tells whether the query was stopped; called every `ask` seconds."""
+    """A time limit of `seconds` from now.
+
+    `stopped` tells whether the query was stopped. `has_time` calls it, but at most every `ask` seconds.
+    """
 
     def __init__(self, seconds: float, stopped: Callable[[], bool] = lambda: False, ask: float = ASK):
         self.seconds = seconds
@@ -41,5 +44,5 @@ class Deadline:
 
 
 def seconds_to_abort(failure: BaseException) -> float:
-    """Return how long Kafka may take to abort after a failure. If it takes longer, the next epoch aborts."""
+    """Return how many seconds Kafka may take to abort after a failure. After that, the next epoch aborts."""
     return SLICE if isinstance(failure, QueryStopped) else 5.0

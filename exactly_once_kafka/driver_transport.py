@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class DriverTransport(KafkaTransport):
-    """`settings` are the producer's. `repair` ends transactions that Kafka left open; None if it cannot look."""
+    """Writes rows and marker by librdkafka producers with these `settings`.
+
+    `repair` ends transactions that Kafka left open; None if the sink cannot find them.
+    """
 
     def __init__(
         self, store: MarkerStore, batch_headers: bool, settings: dict[str, Any], repair: OpenTransactionRepair | None
@@ -74,7 +77,8 @@ class DriverTransport(KafkaTransport):
     def _new_producer(self, abort: bool) -> PendingProducer:
         """Create a producer in the background. `abort`: first abort a transaction that is still open.
 
-        With a new epoch Kafka forgets how the last transaction ended. So rows that Kafka left open are ended before.
+        A new epoch makes Kafka forget whether the last transaction was committed or aborted. So before that, `repair`
+        ends this transaction in the partitions where Kafka left it open.
         """
         retired, self._producer = self._producer, None
         if self._repair is None:
@@ -88,7 +92,7 @@ class DriverTransport(KafkaTransport):
     def give_up(self, seconds: float) -> None:
         if self._open and self._producer is not None:
             self._open = False
-            with contextlib.suppress(KafkaException):  # the next epoch does it
+            with contextlib.suppress(KafkaException):  # the next epoch aborts it
                 self._producer.abort_transaction(seconds)
         self.forget_epoch()
 

@@ -1,11 +1,11 @@
 """The errors of the exactly-once sink, and what each error of Kafka means for it.
 
 A *permanent* error comes again with every restart until somebody changes something: the sink raises SinkRefused. Any
-other may be gone after a restart: it raises BatchFailed. The tables below have codes of Kafka's protocol and of
-librdkafka as numbers, since older clients lack the newer names. A test lists all other codes of both client libraries,
-so that somebody decides about each new one.
+other error may be gone after a restart: the sink raises BatchFailed. PERMANENT and PASSING have the codes of Kafka's
+protocol and of librdkafka as numbers, since older clients lack the newer names. A test lists all other codes of both
+client libraries, so that somebody decides about each new one.
 
-An error of a call does not always say why its transaction failed; `root_error` asks librdkafka for the cause.
+The error that a call raises does not always say why the transaction failed; `root_error` asks librdkafka for the cause.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FENCED = {
 NO_SUCH_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 NOT_LET_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 CANNOT_CONNECT = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
-# A coordinator or leader is being elected or has moved to another broker; or a transaction with an offset of the group
-# is open; or nobody answered.
+# A coordinator or leader is being elected or has moved to another broker; or a transaction that commits an offset of
+# the group is open; or no broker answered.
 NO_ANSWER_YET = {
     KafkaError._TIMED_OUT,
     KafkaError.NOT_COORDINATOR,
@@ -43,7 +43,7 @@ NO_ANSWER_YET = {
 }
 
 
-NOT_ALLOWED = "not allowed to "  # begins what names the missing permission exactly
+NOT_ALLOWED = "not allowed to "  # the start of a text that names the missing permission
 
 
 class SinkRefused(RuntimeError):
@@ -67,7 +67,7 @@ class OutcomeUnknown(RuntimeError):
 
 
 class Meaning(NamedTuple):
-    """What an error means, and what to do about it; `{name}` is the sink's. What Kafka said is added to it."""
+    """What an error means, and what to do about it. Messages replace `{name}` by the sink's name, and quote Kafka."""
 
     why: str
     to_do: str
@@ -88,7 +88,7 @@ _BAD_RECORD = Meaning(
     "Give each row a key, or use a topic that is not compacted",
 )
 
-# Each restart meets these again, until somebody has done what is said here.
+# These errors come again with every restart, until somebody does what is said here.
 PERMANENT: dict[int, Meaning] = {
     -190: Meaning(  # _UNKNOWN_PARTITION
         "the column 'partition' of a row names a partition that the topic does not have",
@@ -167,8 +167,8 @@ _REPLICAS = Meaning(
     "fewer replicas of a partition are in sync than its min.insync.replicas",
     "Bring its brokers back, or lower that setting, and restart the query",
 )
-# A restart may help, and more can be said than that. Missing permissions and topics are here, because a broker may see
-# new ones a moment late.
+# After these errors a restart may help, and the message says more than that. Missing permissions and topics are here,
+# because a broker may learn of a new permission or topic a moment late.
 PASSING: dict[int, Meaning] = {
     **dict.fromkeys(FENCED, _FENCED),
     -188: _CREATE,  # _UNKNOWN_TOPIC
@@ -229,7 +229,10 @@ def explain(error: KafkaError, name: str) -> str:
 
 
 def undecided(error: OutcomeUnknown, siblings: str) -> str:
-    """Return the message: what Kafka left open, and how its `siblings` show whether it was committed."""
+    """Return the message: which rows Kafka left open, and how to see whether they were committed.
+
+    `siblings` describes other rows of the same transaction.
+    """
     return (
         f"Kafka reported a transaction as complete, left rows of it open in {error}, and no longer knows whether it "
         f"was committed. Read these rows with read_uncommitted. If {siblings} are visible with read_committed, the "
@@ -274,8 +277,8 @@ def _passing(error: Exception, name: str, elapsed: float, timeout: float) -> tup
 
 
 ONE_ANSWER = 5  # seconds
-GONE = 5  # seconds for which a broker may not know a topic: a broker may hear late of a new one
-ASK = 1  # second, from one look at the topics to the next
+GONE = 5  # seconds until a topic that is missing counts as gone: a broker may learn of a new topic late
+ASK = 1  # second, from one request about the topics to the next
 NO_CAUSE = {KafkaError._STATE, KafkaError._NOT_CONFIGURED}  # the transaction has not failed, or there is none
 
 
@@ -297,7 +300,7 @@ def root_error(producer: Producer, topic: str | None) -> Iterator[None]:
 
 
 def why_unknown(producer: Producer, topic: str, error: KafkaError) -> KafkaError:
-    """Return Kafka's own error for a topic that the client does not know: it is missing, or its name is not valid."""
+    """Return Kafka's own error if the client does not know the topic: it is missing, or its name is not valid."""
     if error.code() in NO_SUCH_TOPIC:
         with contextlib.suppress(KafkaException):
             return producer.list_topics(topic, timeout=ONE_ANSWER).topics[topic].error or error
@@ -307,8 +310,8 @@ def why_unknown(producer: Producer, topic: str, error: KafkaError) -> KafkaError
 class Refusal:
     """Records why a client cannot connect, which a timeout does not say: `note` is a client's `error_cb`.
 
-    It refers to nothing else, because a client and its callback refer to each other: whatever the callback refers to
-    would stay, with the client's threads, until Python's garbage collector finds that cycle.
+    It must not refer to other objects, such as a sink, because a client and its callback refer to each other: whatever
+    the callback refers to would stay, with the client's threads, until Python's garbage collector finds that cycle.
     """
 
     def __init__(self) -> None:
@@ -360,7 +363,7 @@ class Absence:
         self._asked = time.monotonic()
 
     def look(self) -> None:
-        """Raise KafkaException, which names the topic, if Kafka has not known one of them for GONE seconds."""
+        """Raise KafkaException, which names the topic, if Kafka has not known a topic for GONE seconds."""
         if time.monotonic() - self._asked < ASK:
             return
         for topic, timer in self._timers.items():
@@ -377,7 +380,7 @@ class Absence:
 
 
 def with_operation(error: KafkaError, operation: str, topic: str | None = None) -> KafkaError:
-    """Return the error with the topic in its text, or with the operation if that is not allowed."""
+    """Return the error with the topic in its text; if a permission is missing, with the operation that needs it."""
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return KafkaError(error.code(), f"{NOT_ALLOWED}{operation}")
     if topic is None or any(form in error.str() for form in (f"{topic!r}", f" {topic} [")):

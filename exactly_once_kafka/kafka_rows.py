@@ -23,7 +23,7 @@ Tags = Sequence[tuple[str, str]]
 Headers = list[tuple[str, Any]]
 KafkaRow = tuple[str, bytes | None, bytes | None, int, Headers | None]  # topic, value, key, partition (-1: by key), …
 
-# A string leaves Spark as bytes: it need not be valid UTF-8, and Python could not decode it then.
+# Spark passes a string on as bytes, because Python could not decode one that is not valid UTF-8.
 AS_BYTES = {
     "value": "binary",
     "key": "binary",
@@ -55,7 +55,7 @@ def check_columns(rows: DataFrame, topic: str | None) -> None:
 
 
 def check_case(columns: Iterable[str]) -> None:
-    """Raise ValueError for a column that differs from one of Kafka's in case only: for Spark, it would be the same."""
+    """Raise ValueError for a column that differs from one of Kafka's only in case: Spark would take it for the same."""
     for column in columns:
         if column not in AS_BYTES and column.lower() in AS_BYTES:
             raise ValueError(
@@ -84,10 +84,10 @@ def as_bytes(rows: DataFrame, topic: str | None) -> DataFrame:
 
 
 class BatchRows:
-    """The rows of a micro-batch that go to `topic`, as `as_bytes` describes them, in Arrow batches.
+    """The rows of a micro-batch as Arrow batches, with the columns and types that `as_bytes` returns.
 
-    Iterate over it once, or close it. Arrow casts the strings to bytes, at no cost; the same cast in Spark takes as
-    long as writing a small batch.
+    Iterate over it once, or close it. The rows go to `topic`, or to the topics that they name. Arrow casts the strings
+    to bytes, at no cost; the same cast in Spark takes as long as writing a small batch.
     """
 
     def __init__(self, rows: DataFrame, topic: str | None):
@@ -100,9 +100,10 @@ class BatchRows:
             self._computed = ArrowRows(self._needed())
 
     def begin_if_few(self, most: int) -> None:
-        """Compute the rows now if there are at most `most` and they fit in IN_MEMORY; Spark computes one more at most.
+        """Compute the rows now, and keep them if there are at most `most` and they fit in IN_MEMORY.
 
-        A failure counts as "too many": if the query itself fails, it fails again when all rows are computed.
+        Spark computes at most `most` + 1 rows. A failure counts as "too many": if the query itself fails, it fails
+        again when all rows are computed.
         """
         computed, count, size = list[pyarrow.RecordBatch](), 0, 0
         with (

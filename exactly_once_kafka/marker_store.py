@@ -5,8 +5,8 @@ the newest record of each key forever, so a query may be stopped for any time. T
 transaction wrote it: a mirror or a backup copies markers as plain records.
 
 Without a marker the sink may write only batch 0, and only if nothing was ever published. A topic without a marker
-proves that only if it is the topic that the query began with. So the sink notes the topic's id in the checkpoint before
-it publishes anything (`KafkaTransport.look`).
+proves that nothing was published only if it is the topic that the query began with. So the sink notes the topic's id in
+the checkpoint before it publishes anything (`KafkaTransport.look`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from exactly_once_kafka.producer_options import connection_settings
 from exactly_once_kafka.protocol import ADOPTED, Marker
 
 LONG_SLICE = 1  # seconds: a group's coordinator, or a partition's leader, may have to be found first
-MOST_SLICES = 8  # seconds: for a leader that is slow
+MOST_SLICES = 8  # seconds: the longest wait in one piece, for a leader that is slow
 READER = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
-    "fetch.wait.max.ms": 1,  # the reader looks for the end of the topic, and need not wait for more
+    "fetch.wait.max.ms": 1,  # at the end of the topic, the leader need not wait for more records
     "fetch.error.backoff.ms": 50,
     "enable.sparse.connections": False,
 }
@@ -50,7 +50,7 @@ class Unreadable(MarkerTopicUnsafe):
 
 
 class MarkerStore:
-    """Reads and writes the marker of the sink `name`. Of `options`, librdkafka's, it uses those of the connection.
+    """Reads and writes the marker of the sink `name`. `options` are librdkafka's; only those of the connection count.
 
     Raises KafkaException, TimeoutError, MarkerTopicUnsafe, Unreadable, and whatever `deadline` raises.
     """
@@ -76,7 +76,7 @@ class MarkerStore:
         self.topic.disconnect()
 
     def forget(self) -> None:
-        """Forget what was read: the next read begins at the beginning of the topic, which may be another by then."""
+        """Forget what was read. The next read begins at the start of the topic, which may be a new one of this name."""
         self._position, self._last, self._no_marker = OFFSET_BEGINNING, None, None
 
     def is_gone(self, deadline: Deadline) -> bool:
@@ -88,8 +88,8 @@ class MarkerStore:
     def read(self, deadline: Deadline, undecided: bool = False) -> Marker | None:
         """Return the committed marker, or None if there is none.
 
-        It waits for the end of every transaction that is open in the topic when it begins. With `undecided`, it does
-        not wait, and returns the last marker before the first open transaction.
+        First wait until every transaction that is open in the topic now has ended. With `undecided`, do not wait, and
+        return the last marker before the first open transaction.
         """
         self._refusal.ask_again()
         try:
@@ -138,18 +138,20 @@ class MarkerStore:
                 self._refusal.let_in()
                 offset = cast(int, message.offset())
                 if error := message.error():
-                    # The end of what is decided. The end of the topic came with the same answer, or a later one.
+                    # `offset` is the end of what is committed or aborted. `end`, the end of the topic, came with the
+                    # same answer of the broker, or with a later one.
                     if error.code() == KafkaError._PARTITION_EOF:
-                        if least is None:  # refused before, but not to this reader
+                        if least is None:  # that request was refused, but reading is not: try again
                             least = self._committed_end(consumer, partition, deadline)
                         _, end = consumer.get_watermark_offsets(partition, cached=True)
                         if undecided or (least is not None and offset >= max(least, end)):
                             self._position = offset
                             return
-                    elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # it is another topic by now
+                    elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # the topic was deleted and created again
                         self.forget()
                         consumer.assign([TopicPartition(self.topic.name, 0, self._position)])
-                    # librdkafka looks for the group's coordinator, of which nothing is asked, and may be refused.
+                    # librdkafka also looks for the group's coordinator, which the sink does not need. That may be
+                    # refused.
                     elif error.code() not in (*NO_ANSWER_YET, KafkaError.GROUP_AUTHORIZATION_FAILED):
                         raise KafkaException(with_operation(error, f"READ topic {self.topic.name!r}"))
                 elif message.key() == self.name.encode():
@@ -158,9 +160,10 @@ class MarkerStore:
             consumer.unassign()
 
     def _committed_end(self, consumer: Consumer, partition: TopicPartition, deadline: Deadline) -> int | None:
-        """Return the offset up to which to read the partition; None if that is refused, so that reading raises why.
+        """Return the offset up to which to read the partition; None if Kafka refuses to say: then reading raises why.
 
-        A new leader may show less, for a moment, than the last one had committed. Until then it gives no end (KIP-207).
+        For a moment, a new leader may show fewer records to readers than the last leader did. During that time it
+        answers this request with an error (KIP-207).
         """
         timeout = LONG_SLICE
         while True:
@@ -178,7 +181,10 @@ class MarkerStore:
                 timeout = min(2 * timeout, MOST_SLICES)
 
     def _is_refused(self, consumer: Consumer, code: int) -> bool:
-        """Tell whether the topic is missing or not for this user; the code may also mean a partition without leader."""
+        """Tell whether the topic is missing, or this user may not read it.
+
+        The code alone does not tell: it may also mean a partition without leader.
+        """
         if code not in (KafkaError.TOPIC_AUTHORIZATION_FAILED, *NO_SUCH_TOPIC):
             return False
         with contextlib.suppress(KafkaException):
@@ -204,7 +210,7 @@ class MarkerStore:
 
 
 def value_of(marker: Marker) -> str:
-    """Return the value of the record that is the marker."""
+    """Return the value of the marker's record, as JSON."""
     plan = ADOPTED if marker.plan == ADOPTED else json.loads(marker.plan)
     return json.dumps({"batch_id": marker.batch_id, "query_id": marker.query_id, "plan": plan})
 

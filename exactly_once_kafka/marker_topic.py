@@ -1,7 +1,7 @@
 """The topic that holds the markers. It is compacted, so Kafka never deletes a sink's last marker.
 
-By default each sink has a topic of its own: a reader of the marker waits for the open transactions in the partition,
-and in a shared topic also for those of the other sinks.
+By default each sink has a topic of its own. A reader of the marker waits for the open transactions in the topic; in a
+shared topic it also waits for those of the other sinks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from exactly_once_kafka.deadline import SLICE, Deadline
 from exactly_once_kafka.errors import NO_ANSWER_YET, NO_SUCH_TOPIC, Refusal, is_permanent, with_operation
 from exactly_once_kafka.names import check_name, check_topic
 
-SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}  # Kafka compacts only old segments
+SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}  # Kafka never compacts the newest segment
 
 NOT_ALLOWED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
@@ -52,7 +52,7 @@ Answer = TypeVar("Answer")
 
 
 class MarkerTopicUnsafe(RuntimeError):
-    """The topic cannot be created, is not compacted, or that cannot be verified; the message says what to do."""
+    """The marker's topic cannot be created, is not compacted, or cannot be checked; the message says what to do."""
 
 
 def topic_for(name: str, given: str | None) -> str:
@@ -83,7 +83,7 @@ class MarkerTopic:
         self._refusal.let_in()  # forget the errors of the old connection
 
     def id(self, deadline: Deadline) -> str | None:
-        """Return the topic's id, which another topic of its name does not have; None if there is no topic.
+        """Return the topic's id, or None if there is no topic. A topic that is created again has another id.
 
         Raises MarkerTopicUnsafe.
         """
@@ -92,7 +92,7 @@ class MarkerTopic:
             try:
                 self._check(deadline)
                 return found
-            except KafkaException as error:  # the broker does not know it yet, or it was deleted just now
+            except KafkaException as error:  # the broker does not know the topic yet, or it was just deleted
                 if error.args[0].code() not in NO_SUCH_TOPIC or not deadline.has_time():
                     raise
                 time.sleep(SLICE)
@@ -123,7 +123,7 @@ class MarkerTopic:
                 raise MarkerTopicUnsafe(self._why_not_made(error.args[0])) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        while (made := self.id(deadline)) is None:  # not every broker has heard of it
+        while (made := self.id(deadline)) is None:  # a broker may not know the new topic yet
             if not deadline.has_time():
                 raise TimeoutError(f"topic {self.name!r} was created, but no broker shows it yet")
         return made
@@ -162,7 +162,7 @@ class MarkerTopic:
         """Repeat the request until Kafka answers, each time with a longer timeout.
 
         An answer may be slow, and a request may be lost: librdkafka looks for the controller only once, and a broker
-        that has just started may not know it.
+        that has just started may not know the controller.
         """
         seconds = FIRST_ANSWER
         while True:

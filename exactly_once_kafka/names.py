@@ -1,4 +1,4 @@
-"""Checks of the names of sinks and topics; most are made when the sink is created.
+"""Checks of the names of sinks and topics. Most of them run when the sink is created.
 
 A sink's name becomes a transactional id, a consumer group, a record's key and a file in the checkpoint. librdkafka
 treats "" as no name at all and aborts the interpreter; it ignores what follows a NUL.
@@ -11,12 +11,12 @@ import unicodedata
 from urllib.parse import quote
 
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
-LONGEST = 249  # characters, as a file in the checkpoint has them: there %20 stands for a space
+LONGEST = 249  # characters of the name as a file in the checkpoint, where %20 stands for a space
 UNSEEN = ("Cc", "Cs")  # Unicode's categories of control characters and of lone surrogates, which UTF-8 cannot hold
 
 
 def check_text(what: str, text: object) -> None:
-    """Raise ValueError unless `text` is a str, is not blank, and has only characters that UTF-8 and C can hold."""
+    """Raise ValueError unless `text` is a str that is not blank, without control characters or lone surrogates."""
     if not isinstance(text, str):
         raise ValueError(f"{what} is {text!r}; expected text: is a setting missing?")
     if not text.strip():

@@ -2,7 +2,7 @@
 
 Spark plans a batch once, writes the plan to `offsets/N` in the checkpoint, and repeats the batch by that plan. So two
 batches N of one query are the same batch if their plans are equal. If a checkpoint lost its last batch, Spark plans
-another one.
+another batch under the same number.
 
 The plan includes the time of planning, since equal offsets can mean different rows: timeouts and `current_timestamp()`
 depend on that time, and the offsets of Spark's file source are only numbers, which stand for other files when the batch
@@ -15,15 +15,15 @@ import hashlib
 import json
 from typing import Any
 
-LONGEST = 4000  # characters: a source of a thousand partitions has a plan of 20 kB, and each batch's marker holds one
+LONGEST = 4000  # characters: each batch's marker holds a plan, and that of a source with 1,000 partitions has 20 kB
 SHOWN = 300  # characters of a plan in a message
 PLANNED = "planned_ms"
 
 
 def plan_of(entry: str) -> str:
-    """Return the plan in an entry of Spark's offset log (the text of `offsets/N`) as JSON, always spelled the same.
+    """Return the plan in an entry of Spark's offset log (the text of `offsets/N`), as `spelled` returns it.
 
-    Raises ValueError.
+    Raises ValueError if the text is not such an entry.
     """
     version, *lines = entry.splitlines() or [""]
     metadata = _parsed(lines[0] or "{}") if lines else None
@@ -35,19 +35,20 @@ def plan_of(entry: str) -> str:
 
 
 def spelled(plan: Any) -> str:
-    """Return the JSON of a plan, always spelled the same."""
+    """Return the plan as JSON with sorted keys and no spaces, so that equal plans are equal strings."""
     return json.dumps(plan, sort_keys=True, separators=(",", ":"))
 
 
 def planned_ms(plan: str | None) -> int | None:
-    """Return when the batch was planned, in epoch millis; None if the plan does not say it."""
+    """Return when the batch was planned, in milliseconds since 1970; None if the plan does not say it."""
     return _fields(plan).get(PLANNED) or None
 
 
 def is_copy(plan: str | None, other: str | None) -> bool:
-    """Tell whether one plan is a copy of the other: Spark never plans two batches in the same millisecond.
+    """Tell whether one plan is a copy of the other: they are equal, and say when the batch was planned.
 
-    Spark copies an entry when it repartitions the state of a query (`streamingCheckpointManager().repartition`, Spark
+    Equal plans are copies, because Spark never plans two batches in the same millisecond. Spark copies an entry of its
+    offset log when it repartitions the state of a query (`streamingCheckpointManager().repartition`, Spark
     4.2): that batch reads nothing, and Spark commits it without calling a sink.
     """
     return plan == other and planned_ms(plan) is not None
@@ -56,8 +57,9 @@ def is_copy(plan: str | None, other: str | None) -> bool:
 def goes_back(plan: str | None, committed: str | None, same_query: bool = True) -> bool:
     """Tell whether a query that continues after `plan` reads again, or may read again, what `committed` has read.
 
-    It does if an offset is lower, or if the same query made `plan` earlier or without a partition of `committed`. It
-    may do so if a plan was shortened. If one of them is not a plan, such as an operator's "adopted", return False.
+    The query does so if an offset of `plan` is lower. If one query made both plans, it also does so if `plan` is older,
+    or lacks a partition of `committed`. It may do so if one of the plans was shortened: then return True. If one of
+    them is not a plan, such as an operator's "adopted", return False.
     """
     ours, theirs = _fields(plan), _fields(committed)
     if not (ours and theirs) or plan == committed:
@@ -98,7 +100,7 @@ def _without_time(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shortened(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan; of a long one its beginning and its checksum, so that different plans stay different."""
+    """Return the plan; for a long one, its beginning and its checksum, so that different plans stay different."""
     text = spelled(plan)
     if len(text) <= LONGEST:
         return plan
@@ -106,7 +108,7 @@ def _shortened(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def _offset(offset: Any) -> Any:
-    """Return a source's offset without its name, which version 2 of the offset log has in front: `0:{…}`."""
+    """Return a source's offset without the source's name, which version 2 of the offset log puts first: `0:{…}`."""
     if isinstance(offset, str):
         name, colon, text = offset.partition(":")
         return _parsed(text) if colon and "{" not in name else offset
@@ -114,7 +116,10 @@ def _offset(offset: Any) -> Any:
 
 
 def _is_lower(offset: Any, other: Any, all_of_it: bool) -> bool:
-    """Tell whether an offset, or a partition's in it, is lower. With `all_of_it`, a missing partition is lower, too."""
+    """Tell whether the offset, or that of a partition in it, is lower than in `other`.
+
+    With `all_of_it`, a partition that only `other` has counts as lower, too.
+    """
     if isinstance(offset, dict) and isinstance(other, dict):
         missing = all_of_it and bool(other.keys() - offset.keys())
         both = offset.keys() & other.keys()

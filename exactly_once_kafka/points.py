@@ -1,4 +1,4 @@
-"""The points at which a test can stop a batch: before and after each step of its protocol, and amid the rows.
+"""The points at which a test can stop a batch: before and after each step of its protocol, and in its rows.
 
 At each point the sink calls its `points=` function with the name of the point and the batch id. That function may crash
 the process there, or measure the time. It does not change how the sink writes rows.
@@ -12,12 +12,12 @@ from typing import Literal
 from exactly_once_kafka.protocol import STEPS, Step
 
 BEFORE_ROWS = "before_rows"  # the batch is planned, nothing is written
-MID_ROWS = "mid_rows"  # the first rows are in Kafka, or all if executors wrote; nothing is visible
+MID_ROWS = "mid_rows"  # the first rows are in Kafka (ExecutorsTransport: all rows); nothing is visible
 BEFORE_COMMIT = "before_commit"  # all rows and the marker are sent, the transaction is open
 AFTER_COMMIT = "after_commit"  # the rows are visible to every reader
 BEFORE_CHECKPOINT = "before_checkpoint"  # the sink is done; Spark has not yet written that to its commit log
 
-FAULT_POINTS = (BEFORE_ROWS, MID_ROWS, BEFORE_COMMIT, AFTER_COMMIT, BEFORE_CHECKPOINT)  # those of the lessons
+FAULT_POINTS = (BEFORE_ROWS, MID_ROWS, BEFORE_COMMIT, AFTER_COMMIT, BEFORE_CHECKPOINT)  # used in the lessons
 
 Points = Callable[[str, int], object]
 

@@ -14,8 +14,8 @@ from exactly_once_kafka.deadline import SLICE, Deadline, seconds_to_abort
 from exactly_once_kafka.errors import Absence, OutcomeUnknown, Refusal, why_unknown
 from exactly_once_kafka.kafka_rows import BatchRows, Tags, kafka_rows
 
-# After so long, Kafka may have forgotten an epoch (transactional.id.expiration.ms), or closed its connections. For a
-# query that was idle for minutes, the time for another epoch does not matter.
+# After this time, Kafka may have forgotten an epoch (transactional.id.expiration.ms), or closed the connections. For a
+# query that was idle for minutes, the time that another epoch takes does not matter.
 TOO_OLD = 300  # seconds
 FIRST = 0.9  # share of the time for an epoch that `first` may take
 
@@ -23,7 +23,8 @@ FIRST = 0.9  # share of the time for an epoch that `first` may take
 class PendingProducer:
     """A producer whose `init_transactions` runs in the background and gets the newest epoch of its transactional id.
 
-    `first` is called before that, with a shorter deadline than the caller's, who therefore gets its error.
+    `first` is called before that. Its deadline is shorter than that of `take`, so that `take` raises the error of
+    `first`, and not its own timeout. `retire` is the producer of the last transaction, which is closed first.
     """
 
     def __init__(
@@ -34,14 +35,14 @@ class PendingProducer:
 
     @property
     def is_usable(self) -> bool:
-        """Tell whether the epoch is granted or may still be: it has not failed, and is not too old to be trusted."""
+        """Tell whether `take` may return the producer: the request has not failed, and is younger than TOO_OLD."""
         return self._error is None and time.monotonic() - self._begun < TOO_OLD
 
     def take(self, deadline: Deadline) -> Producer:
         """Wait for the producer and return it. Raises KafkaException, TimeoutError, QueryStopped, OutcomeUnknown.
 
-        If the request failed in the background, it is tried once more. A timeout cancels it, so that no late epoch
-        fences newer producers.
+        If the request failed in the background, it is tried once more. When `take` raises, it cancels the request, so
+        that no late epoch fences newer producers.
         """
         try:
             return self._wait(deadline.restarted())
@@ -83,14 +84,15 @@ class PendingProducer:
             seconds = min(float(self._settings["transaction.timeout.ms"]) / 1000, TOO_OLD)
             deadline = Deadline(seconds, self._stopped_asking.is_set, ask=0)
             refusal = Refusal()
-            producer = Producer({**self._settings, "error_cb": refusal.note})  # connects meanwhile
+            producer = Producer({**self._settings, "error_cb": refusal.note})  # connects while `first` runs
             self._first(Deadline(FIRST * seconds, self._stopped_asking.is_set, ask=0))
             deadline.has_time()
             # Resumed every 20 ms, because librdkafka would look again only after half a second.
             resumed(producer.init_transactions, 0.02, deadline, lambda: _raise_refusal(producer, refusal))
             self._producer = producer
         except Exception as error:
-            # A traceback would keep the producer alive; it would go on asking, and its epoch would fence the next one.
+            # A traceback would keep the producer alive: it would repeat its request, and the epoch that it gets would
+            # fence the next producer.
             error.__context__ = None
             self._error = error.with_traceback(None)
 
@@ -104,7 +106,7 @@ def commit(producer: Producer, deadline: Deadline) -> None:
 def aborting_on_failure(abort: Callable[[float], object]) -> Iterator[None]:
     """Abort the open transaction if the block fails, so that readers need not wait for its timeout.
 
-    `abort` is called with the seconds that it may take. If it fails, the next epoch aborts.
+    `abort` is called with the seconds that it may take. If it fails, the next epoch aborts the transaction.
     """
     try:
         yield
@@ -125,7 +127,8 @@ def resumed(
 ) -> None:
     """Repeat a transactional call of librdkafka, which resumes it after a timeout, until it has an answer.
 
-    `look` is called in between, and may raise.
+    `seconds` is how long one call may wait. `look` is called between two calls, and may raise. Raises KafkaException,
+    also when the deadline is over, and QueryStopped.
     """
     while True:
         try:
@@ -137,8 +140,8 @@ def resumed(
             look()
 
 
-# The client waits in slices of 0.2 s and runs callbacks in each, even after a callback has raised: two errors at once
-# make Python raise SystemError. A wait that is shorter is one slice.
+# The client waits in slices of 0.2 s and runs callbacks in each slice, even after a callback has raised: two errors at
+# once make Python raise SystemError. A shorter wait has only one slice.
 ONE_SLICE = 0.1  # seconds
 
 
@@ -151,9 +154,10 @@ def send_rows(
 ) -> int:
     """Produce every row, wait until all are acknowledged, and return how many there were.
 
-    `tags` are headers that every record gets. `after_first` is called when the first rows are acknowledged, or all at
-    once. Raises KafkaException for a row that Kafka did not take, TimeoutError for one not acknowledged within the
-    seconds of `deadline` after the last was produced, ValueError for one that cannot be a record, QueryStopped.
+    `tags` are headers that every record gets. `after_first` is called once, when the first rows are acknowledged, or at
+    the latest when all are. Raises KafkaException for a row that Kafka did not take, TimeoutError for one not
+    acknowledged within the seconds of `deadline` after the last was produced, ValueError for one that cannot be a
+    record, QueryStopped.
     """
     failures: list[KafkaError] = []
 
@@ -166,17 +170,18 @@ def send_rows(
         for records in kafka_rows(data, data.topic, tags):
             for topic_of_row, value, key, partition, headers in records:
                 count += 1
-                # Only failures are reported (a callback for each row would cost more than the row), so a row that has
-                # left the queue was acknowledged.
+                # The client calls back only for failures (a callback for each row would cost more than the row). So
+                # the length of its queue tells when the first rows are acknowledged.
                 if after_first and len(producer) < count - 1:
                     after_first()
                     after_first = None
                 while True:
                     try:
-                        # By position, because names would make it a third slower: on_delivery, its alias, timestamp.
+                        # By position, because names would make the call a third slower. The arguments behind
+                        # `partition` are on_delivery, its alias, timestamp.
                         producer.produce(topic_of_row, value, key, partition, failed, None, 0, headers)
                         break
-                    except BufferError:  # the queue is full: let some of it go
+                    except BufferError:  # the queue is full: wait until some rows have left it
                         producer.poll(ONE_SLICE)
                         _raise_first(failures)
                         deadline.has_time()
@@ -184,7 +189,7 @@ def send_rows(
                         raise KafkaException(
                             _at(topic_of_row, why_unknown(producer, topic_of_row, error.args[0]))
                         ) from error
-            producer.poll(0)  # calls `failed`, so that a failure is raised before the rest is computed
+            producer.poll(0)  # calls `failed`: a failure is raised before Spark has computed all rows
             _raise_first(failures)
     acknowledged(producer, count, failures, deadline, [data.topic] if data.topic else [])
     if count and after_first:
@@ -195,9 +200,9 @@ def send_rows(
 def acknowledged(
     producer: Producer, count: int, failures: list[KafkaError], deadline: Deadline, topics: Collection[str]
 ) -> None:
-    """Wait until the last of `count` records is acknowledged, while the topics exist.
+    """Wait until the last of `count` records is acknowledged.
 
-    Raises KafkaException, TimeoutError, QueryStopped.
+    Raises KafkaException, also if one of `topics` is deleted meanwhile, TimeoutError, QueryStopped.
     """
     deadline, absence = deadline.restarted(), Absence(producer, topics)
     while unsent := producer.flush(ONE_SLICE):

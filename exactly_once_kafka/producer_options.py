@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 from exactly_once_kafka.names import check_text, is_whole
 from exactly_once_kafka.tokens import with_kept_tokens
 
-# librdkafka's messages go to Python's logging, and nowhere unless the application adds a handler.
+# librdkafka's messages go to Python's logging. They are dropped unless the application adds a handler.
 LOGGER = logging.getLogger("exactly_once_kafka")
 LOGGER.addHandler(logging.NullHandler())
 NO_ASSERTS = (
@@ -39,7 +39,8 @@ JAVA_NAMES = {
     "ssl.truststore.location": "ssl_ca_location (a PEM file)",
     "ssl.keystore.location": "ssl_certificate_location and ssl_key_location (PEM files)",
 }
-# By default librdkafka waits for an answer as long as for a transaction, which it counts in microseconds of 32 bits.
+# By default librdkafka waits for an answer about as long as transaction.timeout.ms says. It counts that time in
+# microseconds of 32 bits: a long one would overflow.
 LONGEST_WAIT = 300_000  # milliseconds
 
 # Prefixes of the settings of a connection, which the marker's reader and the admin client need too.
@@ -58,7 +59,7 @@ OF_CONNECTION = (
 
 
 def require_asserts() -> None:
-    """Raise RuntimeError under `python -O`."""
+    """Raise RuntimeError under `python -O`, which skips every `assert`."""
     if not __debug__:
         raise RuntimeError(NO_ASSERTS)
 
@@ -89,7 +90,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         "partitioner": "murmur2_random",  # as Spark's own writer and every Java client
         "delivery.report.only.error": True,
         "logger": LOGGER,
-        # Without a callback, the next call would raise a fatal error; the call that failed raises it anyway.
+        # Without a callback, the call after the one that failed would also raise a fatal error.
         "error_cb": lambda error: None,
         **given,
         "transactional.id": transactional_id,
@@ -99,7 +100,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         if float(settings["transaction.timeout.ms"]) > LONGEST_WAIT:
             settings.setdefault("socket.timeout.ms", LONGEST_WAIT)
         settings = with_kept_tokens(settings)
-        # Raises for an option that is wrong. It connects to nobody, not even to get a token.
+        # This raises for an option that is wrong. The producer connects to nobody, not even to get a token.
         Producer({key: value for key, value in settings.items() if key != "oauth_cb"})
     except KafkaException as error:
         raise ValueError(f"a producer option is not usable: {error.args[0].str()}") from error

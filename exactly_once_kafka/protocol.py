@@ -1,19 +1,20 @@
-"""How a sink publishes each batch exactly once: the steps in their order, and whether a batch was published before.
+"""How a sink publishes each batch exactly once: the order of the steps, and the check for a batch published before.
 
 A protocol is a generator without any I/O. It yields the step to take next, receives the answer by `send`, and returns
-when the batch is done. Its caller takes the steps: a sink by a `transport` to Kafka, the lab's model checker in every
-order in which steps of several drivers can interleave, and a crash test with a stop before and after each one.
+when the batch is done. Its caller takes the steps. A sink takes them through a `transport` to Kafka. The lab's model
+checker takes them in every order in which the steps of several drivers can interleave. A crash test stops before and
+after each step.
 
     look          read the last committed marker, without waiting for open transactions
     wait and look wait until each transaction that is open now has been committed or aborted, and read the marker
-    fence         get a new epoch: Kafka aborts the open transaction of this name, and refuses every older producer
+    fence         get a new epoch: Kafka aborts the sink's open transaction, and refuses its older producers
     read marker   read the marker under that epoch
     rows          write the rows in a transaction; the answer is False if they are to be written again
-    abort         end that transaction without publishing it, and get the next epoch
+    abort         abort that transaction, and get the next epoch
     marker        write "this batch was published" in the same transaction, and wait until it is acknowledged
-    commit        end the transaction: rows and marker become visible at once, or never
-    next epoch    get the next batch's epoch ready
-    drain         execute the batch's plan without publishing its rows
+    commit        commit the transaction: rows and marker become visible together, or never
+    next epoch    get the epoch for the next batch, or start to get it in the background
+    drain         let Spark compute the rows of a batch that is published, and discard them
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ class Marker:
 
 
 class MarkerMismatch(ValueError):
-    """The batch must be neither written nor taken for published. The message says what was found."""
+    """The marker does not fit the batch: it must neither be written nor count as published. The message says why."""
 
 
 def next_step(protocol: Protocol, answer: Any) -> Step | None:
     """Send the answer to the last step, and return the step to take next; None at the end.
 
-    The first answer of all is None. Raises what the protocol raises.
+    Before the first step, `answer` is None. Raises what the protocol raises.
     """
     try:
         return protocol.send(answer)
@@ -77,52 +78,53 @@ def exactly_once(batch: Batch, has_epoch: bool) -> Protocol:
     `has_epoch`: the driver has an epoch under which nothing was written yet, or has requested one. It has none for
     the first batch of a run, after a failure, and after a long pause.
 
-    Raises MarkerMismatch where the batch must neither be written nor be taken for published.
+    Raises MarkerMismatch if the batch must neither be written nor count as published.
     """
     if not has_epoch:
-        # 1. Look before fencing. A query that is refused, or whose batch is published, must not fence the query that
-        #    the name belongs to.
+        # 1. Look before fencing. A query that is refused, or whose batch is published, must not fence the query to
+        #    which the name belongs.
         if (yield from _is_visible(batch)):
             yield "drain"
             return
-        # 2. Fence. Of several drivers, only the last one to fence can write from here on. And a commit of an earlier
-        #    transaction that arrives late has an old epoch: Kafka refuses it, and it cannot publish half of this one.
+        # 2. Fence. Of several drivers, only the last one to fence can write from here on. And if a commit request of an
+        #    earlier transaction arrives late, Kafka refuses its old epoch, so it cannot commit a part of this one.
         yield "fence"
-    # 3. Read the marker once more. Another driver that changes it from here on must get a newer epoch first, and then
-    #    Kafka commits nothing that this driver writes.
+    # 3. Read the marker once more. Another driver must get a newer epoch before it can change the marker, and from then
+    #    on Kafka commits nothing that this driver writes.
     if is_published((yield "read marker"), batch):
-        # 4. The batch is published, and only Spark does not know. Spark must still execute it: otherwise the query's
-        #    state would lack this batch.
+        # 4. The batch is published, but Spark has not noted that in its commit log. Spark must still execute the batch:
+        #    otherwise the query's state would lack it.
         yield "drain"
         return
-    # 5. Write the rows. If Kafka did not answer one of the tasks that write, write them again. Requests of those tasks
-    #    may still arrive: the abort gives a new epoch, so Kafka refuses them. A driver that was fenced meanwhile gets
-    #    no epoch, so the marker of 3 still counts. The transport ends this loop by an exception when Kafka has been
-    #    silent for too long.
+    # 5. Write the rows. If Kafka did not answer a task that writes, or executors turn out to be unable to write, abort
+    #    and write the rows again. Requests of the first tasks may still arrive: the abort gives a new epoch, so Kafka
+    #    refuses them. A driver that was fenced meanwhile gets no epoch from the abort. So a driver that continues need
+    #    not read the marker again. If Kafka does not answer for too long, the transport raises, which ends this loop.
     while not (yield "rows"):
         yield "abort"
     # 6. The marker goes into the same transaction, and so becomes visible together with the rows.
     yield "marker"
     yield "commit"
-    # 7. Get the next epoch: each transaction has one of its own, so that a late commit fits no other one. It comes with
-    #    the answer to the commit, or in the background while Spark computes the next batch.
+    # 7. Get the next epoch. Each transaction has an epoch of its own, so that Kafka refuses a late commit of another
+    #    one. The epoch comes with the answer to the commit, or a new producer requests it in the background while Spark
+    #    computes the next batch.
     yield "next epoch"
 
 
 def _is_visible(batch: Batch) -> Generator[Step, Any, bool]:
-    """Tell whether the batch is published, as far as the marker shows without fencing other drivers."""
+    """Tell whether the marker shows that the batch is published. Other drivers are not fenced."""
     try:
         return is_published((yield "look"), batch)
     except MarkerMismatch:
-        # The last driver's commit may be on its way. Wait for it before refusing.
+        # An earlier driver's transaction may still be open, and be committed. Wait for its end before refusing.
         return is_published((yield "wait and look"), batch)
 
 
 def is_published(marker: Marker | None, batch: Batch) -> bool:
-    """Tell whether the batch was published before. Raises MarkerMismatch where it must not be written either.
+    """Tell whether the batch was published before. False means that it may be written now.
 
-    Before batch 0, None means that nothing was ever published: the step `look` makes sure of that, by a note in the
-    checkpoint.
+    For batch 0, `marker` is None if nothing was ever published: the step `look` verifies that by a note in the
+    checkpoint. Raises MarkerMismatch if the batch must neither be written nor count as published.
     """
     if marker is None:
         if batch.batch_id == 0:
@@ -140,7 +142,7 @@ def is_published(marker: Marker | None, batch: Batch) -> bool:
             return False
         raise MarkerMismatch(_other_plan(last, marker.plan, "is in the checkpoint", batch.previous_plan))
     if marker.batch_id < last and is_copy(batch.previous_plan, marker.plan):
-        return False  # Spark has repartitioned the state, and nothing was read in between
+        return False  # Spark has repartitioned the state, and the batches in between read nothing
     found = f"the last batch committed is {marker.batch_id}"
     if marker.batch_id < last and goes_back(batch.previous_plan, marker.plan):
         raise MarkerMismatch(

@@ -1,4 +1,4 @@
-"""The streaming query that a batch belongs to, as its driver's JVM knows it: its plans, its checkpoint, its end.
+"""The streaming query of a batch, as the driver's JVM knows it: its plans, its checkpoint, and whether it has ended.
 
 PySpark passes `foreachBatch` a DataFrame and a number. The query's id and its plans come from its StreamExecution,
 which Spark keeps in a table of the session's shared state; tested with Spark 4.0 to 4.2.
@@ -22,13 +22,13 @@ NOTES = "exactly-once"  # a directory in the checkpoint
 
 
 class NoQuery(RuntimeError):
-    """The sink cannot get something that it needs to know of the query; the message says what and why."""
+    """The sink cannot find out the query's id or the plan of a batch; the message says why."""
 
 
 def run_of(rows: DataFrame) -> tuple[str, str]:
-    """Return the query's id, which stays the same as long as its checkpoint, and the id of its run.
+    """Return the id of the query and the id of its run. All runs with one checkpoint have the same query id.
 
-    Spark keeps the run's id as the job group; it is wrong if the program has set another job group. Raises NoQuery.
+    The run's id comes from Spark's job group, so it is wrong if the program has set another job group. Raises NoQuery.
     """
     if type(rows).__module__.startswith("pyspark.sql.connect"):
         raise NoQuery(
@@ -48,7 +48,10 @@ def run_of(rows: DataFrame) -> tuple[str, str]:
 
 
 class RunningQuery:
-    """One run of a query, seen from inside one of its batches, by the sink that is `noted_as`. Raises NoQuery."""
+    """One run of a query, found from the rows of one of its batches. Raises NoQuery.
+
+    `noted_as` names the note that the calling sink leaves in the checkpoint.
+    """
 
     _called: ClassVar[dict[str, set[str]]] = {}  # for each run in this process, the notes of the sinks that it called
 
@@ -71,7 +74,7 @@ class RunningQuery:
         self._called.setdefault(self.run, set()).add(noted_as)
 
     def plan(self, batch_id: int) -> str:
-        """Return the plan of a batch from the query's own offset log. The last one is cached."""
+        """Return the plan of a batch from the query's offset log. The plan that was read last is cached."""
         if batch_id not in self._last_plan:
             self._last_plan = {batch_id: self._plan(batch_id)}
         return self._last_plan[batch_id]
@@ -83,7 +86,7 @@ class RunningQuery:
             raise NoQuery(_unknown_spark("this version", error)) from error
 
     def _from_file(self, batch_id: int) -> str | None:
-        """Return the entry if it is a local file: reading it through the JVM takes 5 % of a small batch's time."""
+        """Return the entry if it is a local file, else None. Reading it through the JVM takes 5 % of a small batch."""
         if self._files is not None:
             with contextlib.suppress(OSError):
                 return (self._files / str(batch_id)).read_text(encoding="utf-8")
@@ -116,8 +119,8 @@ class CheckpointFailed(RuntimeError):
 class CheckpointNote:
     """A small file in the checkpoint, on whatever file system that is. Raises CheckpointFailed.
 
-    A sink writes it before it publishes batch 0: it says where the sink keeps its marker. `called` are the notes of the
-    sinks that this run of the query has called.
+    A sink writes the note before it publishes batch 0: it says where the sink keeps its marker. `called` has the names
+    of the notes of all sinks that this run of the query has called.
     """
 
     called: Collection[str] = ()
@@ -148,7 +151,7 @@ class CheckpointNote:
         return sorted(noted.difference(self.called))
 
     def write(self, text: str) -> None:
-        """Write another file and rename it, so that the note is never there in part."""
+        """Write a temporary file and rename it, so that nobody reads a part of the note."""
         with _checkpoint_errors():
             stream = self._files.create(self._unfinished, True)
             stream.write(bytearray(text.encode()))
@@ -158,9 +161,10 @@ class CheckpointNote:
 
 
 def place_at_first(note: CheckpointNote, place: str | None, what: str) -> str | None:
-    """Return where the query began to keep its marker; None if this is its beginning, so that batch 0 is not published.
+    """Return the place of the marker that the note names; None if there is no note, so batch 0 is not published.
 
-    `place` is where the sink looked, and found no marker. Raises MarkerMismatch if batch 0 may have been published.
+    `place` is where the sink looked, and found no marker; `what` describes it in a message. Raises MarkerMismatch if
+    batch 0 may have been published.
     """
     first = note.read()
     if first not in (None, place):

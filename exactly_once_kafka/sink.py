@@ -58,29 +58,32 @@ WRITERS = ("driver", "executors")
 class ExactlyOnceKafkaSink(BatchSink):
     """A foreachBatch function that publishes each micro-batch exactly once.
 
-    `name` must be unique and must never change: it is the transactional id and the marker's key. Call one sink of the
-    name for every batch, also for one without rows, and with all its rows at once. Threads that call it at the same
-    time take turns.
-    `topic` is where rows go; without it each row's `topic` column says. Rows may have the columns of Spark's own Kafka
-    writer: `value` (string or binary), and optionally `key`, `headers`, `partition`, `topic`.
+    `name` must be unique and must never change: it is the transactional id and the marker's key. Call the sink once for
+    every batch, also for a batch without rows, and pass all rows in that call. Threads that call it at the same time
+    take turns.
+    `topic` is where all rows go; without it, each row goes to the topic in its column `topic`. Rows may have the
+    columns of Spark's own Kafka writer: `value` (string or binary), and optionally `key`, `headers`, `partition`,
+    `topic`.
 
     `marker_topic` holds the marker, by default NAME-marker. The sink creates it, and refuses one that is not compacted.
     Sinks may share one, and then wait for each other's open transactions.
 
     `writers`: the "executors" write their own rows, in one transaction, or the "driver" writes all rows. Executors need
     Kafka 4.0 or later, this library in their Python, and Spark without speculation; otherwise the driver writes, and
-    logs a warning. The driver also writes small batches, which is faster: a batch if one of the last two with rows
-    had at most `driver_rows` and 64 MB, and the first batch of a run if it has at most 2,000 rows.
+    logs a warning. With "executors", the driver still writes small batches, because that is faster. It writes a batch
+    if one of the last two batches with rows had at most `driver_rows` rows and 64 MB. It writes the first batch of a
+    run if that has at most 2,000 rows, or `driver_rows` if these are fewer.
 
     `points` is called before and after each step, and at the FAULT_POINTS. `options` are producer settings by
     librdkafka's names, with `_` for `.`: transaction_timeout_ms=60_000, security_protocol="SASL_SSL", sasl_username=….
-    With `batch_headers`, every record has the headers `batch_id` and `attempt`, and the last record of an attempt also
-    `batch_rows`, the number of its rows, so that an auditor can check them. Each task on an executor is an attempt of
-    its own.
+    With `batch_headers`, every record has the headers `batch_id` and `attempt`. The last record of an attempt also has
+    `batch_rows`, the number of rows in that attempt, so that an auditor can see whether one is missing. Each task on an
+    executor is an attempt of its own.
 
-    Raises, inside the query: SinkRefused if going on could lose or duplicate rows, if a row cannot be a record, or if
-    Kafka would refuse again until something is changed; BatchFailed if the batch failed and a restart of the query
-    repeats it. The constructor raises ValueError for a name or an option that cannot be used.
+    A call raises SinkRefused if the batch could lose or duplicate rows, if a row cannot be a record, or if Kafka would
+    refuse the batch again until something is changed; BatchFailed if the batch failed, and a restart of the query
+    repeats it; ValueError if a column is missing or has a wrong type. The constructor raises ValueError for a name or
+    an option that cannot be used.
     """
 
     causes = (
@@ -140,7 +143,7 @@ class ExactlyOnceKafkaSink(BatchSink):
                 raise
 
     def place(self, batch: Batch) -> tuple[str, ...]:
-        """Return the name. It must be unique over all clusters, since it names the note in the checkpoint."""
+        """Return the name as the key. It must be unique over all clusters, since it names the checkpoint's note."""
         return "Kafka", self.name
 
     @property
@@ -183,7 +186,8 @@ class ExactlyOnceKafkaSink(BatchSink):
         try:
             repair = repair_of(self.name, self._settings, store.topic.name, self.topic)
             if not repair.supports_txn_v2(deadline.restarted()):
-                # Most likely it is older than the fault that leaves rows open, and than the requests that find them.
+                # Such a Kafka is most likely older than the bug that leaves rows open (KAFKA-20734), and than the
+                # requests that find such rows.
                 why, repair = why or "this Kafka has no transaction.version 2", None
         except (ValueError, KafkaException) as error:
             if isinstance(error, KafkaException) and by_executors and not why:
@@ -200,9 +204,9 @@ class ExactlyOnceKafkaSink(BatchSink):
 
     @contextlib.contextmanager
     def _explaining_failures(self, batch: Batch) -> Iterator[Deadline]:
-        """Limit the batch to its transaction's timeout, and turn errors into SinkRefused or BatchFailed.
+        """Yield a deadline of the transaction's timeout, and turn errors in the block into SinkRefused or BatchFailed.
 
-        If it is unknown whether the batch is published, the replay of the batch decides.
+        If it is unknown whether the batch is published, the repeated batch finds that out by the marker.
         """
         timeout = float(self._settings["transaction.timeout.ms"]) / 1000
         deadline = Deadline(timeout, self.query.stopped)
@@ -229,5 +233,5 @@ class ExactlyOnceKafkaSink(BatchSink):
         """Request another login token if Kafka refused this one. Tell whether the sink logs in with tokens."""
         if is_login_refused(error):
             forget_refused(self._settings)
-            self._store.disconnect()  # its clients would go on with the old one
+            self._store.disconnect()  # its clients would keep using the refused token
         return by_token(self._settings)

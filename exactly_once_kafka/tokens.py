@@ -2,8 +2,9 @@
 
 If the driver writes, every micro-batch has a producer of its own, and each would ask the identity provider for a token.
 Here all clients of a sink share one token: the one that `oauth_cb` returns, or the one that
-`sasl_oauthbearer_method="oidc"` fetches with a client's id and secret. Limitations: other kinds of OIDC grants are
-left to librdkafka, which asks for a token per producer.
+`sasl_oauthbearer_method="oidc"` fetches with a client's id and secret.
+
+Limitations: for other kinds of OIDC grants librdkafka asks for the tokens itself, one for each producer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ UNDERSTOOD = {"method", "client.id", "client.secret", "token.endpoint.url", "sco
 
 
 class KeptToken:
-    """An `oauth_cb` that calls another one only when the last token is about to expire."""
+    """An `oauth_cb` that keeps its token. It calls `fetch` only if the token will expire soon, or Kafka refused it."""
 
     def __init__(self, fetch: Callable[[str], Token]):
         self._fetch, self._lock = fetch, threading.Lock()
@@ -50,14 +51,17 @@ class KeptToken:
             self._refused += 1
 
     def renew(self, other: KeptToken) -> None:
-        """Take the token of `other` if it expires later, or if Kafka has refused this one since."""
+        """Take the token of `other`, a newer copy of this object, if it is better than this one.
+
+        It is better if it expires later, or if `other` was copied after Kafka refused a token.
+        """
         with self._lock:
             if other._refused > self._refused or other._good_until > self._good_until:
                 self._token, self._good_until = other._token, other._good_until
                 self._refused = max(other._refused, self._refused)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what goes to an executor: also the token, so that the executor need not request one."""
+        """Return what is sent to an executor. The token is part of it, so the executor need not request one."""
         with self._lock:
             return {key: value for key, value in vars(self).items() if key != "_lock"}
 
@@ -66,7 +70,10 @@ class KeptToken:
 
 
 def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with an `oauth_cb` that keeps tokens, if they log in with tokens that can be kept."""
+    """Return the settings, with a KeptToken as `oauth_cb` if they log in with tokens that can be kept.
+
+    Raises ValueError if `oauth_cb` is not a function, OSError if a certificate for the identity provider is not usable.
+    """
     if "oauth_cb" in settings:
         if not callable(settings["oauth_cb"]):
             raise ValueError("oauth_cb must be a function: of the config to (token, expiry in seconds since 1970)")
@@ -81,7 +88,7 @@ def with_kept_tokens(settings: dict[str, Any]) -> dict[str, Any]:
     authority = {"cafile": settings.get("https.ca.location"), "cadata": settings.get("https.ca.pem")}
     if authority["cafile"] == "probe":
         authority["cafile"] = None
-    _trusting(authority)  # fails here, and not in the first batch
+    _trusting(authority)  # a wrong certificate fails here, and not in the first batch
     return left | {"oauth_cb": KeptToken(lambda _: _ask(oidc, authority))}
 
 

@@ -23,9 +23,10 @@ from exactly_once_kafka.query import RunningQuery, place_at_first
 class Transport(ABC):
     """Takes the steps of the batches of one sink: a step is a method of its name, and the answer is what it returns.
 
-    look, wait_and_look, read_marker: the Marker, or None. rows: whether all are acknowledged. The others: nothing.
-    A place without epochs, such as a directory, needs no methods look, wait_and_look and fence: no protocol yields
-    those steps there. If `rows` always returns True, no protocol yields abort.
+    look, wait_and_look and read_marker return the Marker, or None. rows returns True if all rows are acknowledged, and
+    False if they must be written again. The others return None. A place without epochs, such as a directory, needs no
+    methods look, wait_and_look and fence: no protocol yields those steps there. If `rows` always returns True, no
+    protocol yields abort.
     """
 
     @property
@@ -37,15 +38,15 @@ class Transport(ABC):
         return getattr(self, step.replace(" ", "_"))()
 
     def next_epoch(self) -> None:  # noqa: B027  a place without epochs needs none
-        """Get the next batch's epoch ready."""
+        """Get the epoch for the next batch, or start to get it in the background."""
 
     @abstractmethod
     def give_up(self, seconds: float) -> None:
-        """Abort the open transaction, if there is one, after a step has failed: the batch will be repeated."""
+        """After a step has failed, abort the open transaction within `seconds`, if there is one."""
 
 
 class KafkaTransport(Transport):
-    """The part that both ways to write to Kafka share: the marker, in `store`.
+    """What DriverTransport and ExecutorsTransport share: the steps that read the marker from `store`, and `drain`.
 
     A step may raise KafkaException, TimeoutError, IncompleteWrite, OutcomeUnknown, MarkerTopicUnsafe, QueryStopped,
     CheckpointFailed, or ValueError for a row.
@@ -62,18 +63,18 @@ class KafkaTransport(Transport):
     ) -> None:
         """Note the batch whose steps come next.
 
-        `in_rows` is called when the first rows are in Kafka, or all if executors wrote.
+        DriverTransport calls `in_rows` when the first rows are in Kafka, ExecutorsTransport when all are.
         """
         self.batch, self.data, self._query, self.deadline, self.in_rows = batch, data, query, deadline, in_rows
 
     def look(self) -> Marker | None:
-        """Return the last committed marker; before batch 0, create its topic if there is none.
+        """Return the last committed marker. Before batch 0, create its topic if there is none, and note its id.
 
-        Raises MarkerMismatch if there is no marker because its topic was deleted or the sink had another name.
+        Raises MarkerMismatch if batch 0 has no marker because its topic was deleted or the sink had another name.
         """
         topic = self.store.topic.id(self.deadline)
         marker = self.store.read(self.deadline, undecided=True) if topic else None
-        if marker is not None or self.batch.batch_id > 0:  # a later batch without one is refused, and needs no topic
+        if marker is not None or self.batch.batch_id > 0:  # without a marker, the protocol refuses a later batch
             return marker
         note = self._query.checkpoint_note(self.store.name)
         began_with = place_at_first(note, topic, f"the marker's topic {self.store.topic.name!r}")
@@ -93,12 +94,12 @@ class KafkaTransport(Transport):
         """End the last transaction in partitions where Kafka left it open, if Kafka calls it complete."""
 
     def read_marker(self) -> Marker | None:
-        # If there is none, the topic may have been deleted and created again since the look. A second look compares its
-        # id with the one in the checkpoint.
+        # If there is no marker, its topic may have been deleted and created again since the look. A second look
+        # compares the topic's id with the one in the checkpoint.
         return self.store.read(self.deadline.restarted()) or self.look()
 
     def drain(self) -> None:
-        if self.data.begun:  # Spark computes the rows already: a second job would write the state at the same time
+        if self.data.begun:  # Spark already computes the rows: a second job would write the state at the same time
             deque(self.data, maxlen=0)
         else:
             execute_and_discard(self.data.rows)

@@ -1,11 +1,11 @@
-"""Chooses the task that writes a row: all rows of a Kafka partition go to one task, which numbers its records.
+"""Chooses the task that writes a row: all rows of a Kafka partition go to one task, which numbers the records.
 
 A row's Kafka partition is the one that its column `partition` names, or the one that every Java client would choose for
 its key: `(murmur2(key) & 0x7fffffff) % partitions`. Rows with neither are spread: those of one task and one micro-batch
 share a partition.
 
-Limitations: the hash takes a round for each 4 bytes of the longest key, at some 10 µs of a processor, even if only one
-key is that long. Source: org.apache.kafka.common.utils.Utils.murmur2.
+Limitations: the hash takes one round, of about 10 µs of a processor, for each 4 bytes of the longest key, even if only
+one key is that long. Source: org.apache.kafka.common.utils.Utils.murmur2.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def partitions_of_keys(keys: pyarrow.Array, partitions: int) -> NDArray[np.int32
 
 
 def murmur2(keys: pyarrow.Array) -> NDArray[np.uint32]:
-    """Return the 32-bit MurmurHash2 of each key, binary or string, with Kafka's seed. A null has any hash."""
+    """Return the 32-bit MurmurHash2 of each key, binary or string, with Kafka's seed; an arbitrary hash for a null."""
     starts, data = _starts_and_data(keys.cast(pyarrow.large_binary()))
     starts, lengths = starts[:-1], np.diff(starts)
     word_at = np.ndarray(len(data) - 3, "<u4", data, strides=(1,))  # a word starts at every byte
     words = lengths >> 2
     hashes = SEED ^ lengths.astype(np.uint32)
-    live = np.flatnonzero(words)  # the keys that are not read to the end
+    live = np.flatnonzero(words)  # the keys that have words left
     for word in range(words.max(initial=0)):
         live = live[words[live] > word]
         hashes[live] = hashes[live] * M ^ _mixed(word_at[starts[live] + 4 * word])
@@ -63,7 +63,10 @@ def _mixed(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def _starts_and_data(keys: pyarrow.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return where each key starts in the bytes of all, and where the last ends; 4 bytes can be read at each."""
+    """Return where each key starts in the bytes of all keys, and where the last one ends; and these bytes.
+
+    The bytes are padded, so that 4 bytes can be read at each of these places.
+    """
     if not len(keys):
         return np.zeros(1, np.int64), np.zeros(4, np.uint8)
     _, offsets, data = keys.buffers()
@@ -72,7 +75,9 @@ def _starts_and_data(keys: pyarrow.Array) -> tuple[NDArray[np.int64], NDArray[np
     return starts - starts[0], np.concatenate((used, np.zeros(4, np.uint8)))
 
 
-SLOWER = 2  # times: computing the rows may take so much longer without a shuffle, which takes as long as writing them
+# Without a shuffle, fewer tasks may compute the rows. That may take up to this many times longer, since a shuffle takes
+# as long as writing the rows.
+SLOWER = 2
 WRITER = "exactly_once_writer"  # column: number of the task that is to write the row
 
 PartitionsOf = Callable[[str], int]
@@ -92,9 +97,10 @@ def repartition_for_kafka(
 ) -> DataFrame:
     """Return the rows so that all rows of a Kafka partition are in one partition of Spark's.
 
-    `partitions` is how many the topic has; if the rows name their topics, a bound on the tasks. If the rows must be
-    shuffled, they go to `writers` tasks, and `assign`, which calls `with_writers`, runs in tasks before. Rows are also
-    shuffled if far fewer tasks would compute them than can run at once, since a task computes what it writes.
+    `partitions` is how many the topic has; if the rows name their topics, it is an upper bound on the number of tasks.
+    If the rows must be shuffled, they go to `writers` tasks, and `assign`, which calls `with_writers`, runs in the
+    tasks before the shuffle. Without a shuffle, the tasks that write the rows also compute them. So rows are also
+    shuffled if these tasks are far fewer than can run at once.
     """
     anywhere = topic and not {"key", "partition"} & set(rows.columns)
     if anywhere or writers == 1:
@@ -104,7 +110,7 @@ def repartition_for_kafka(
     fields = [field for field in rows.schema.fields if field.name != "partition"]
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
     assigned = rows.mapInArrow(assign, f"{columns}, `partition` int, `{WRITER}` int")
-    by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 has only a hash of the column
+    by_writer = getattr(assigned, "repartitionById", assigned.repartition)  # Spark 4.0 can only hash the column
     handed: DataFrame = by_writer(writers, WRITER).drop(WRITER)
     return handed
 
@@ -119,7 +125,10 @@ def _at_once(rows: DataFrame) -> int:
 
 
 def gathered(arrow_batches: ArrowBatches) -> ArrowBatches:
-    """Join small batches to MOST_RECORDS rows or LARGEST bytes at least: a small one takes as long to write."""
+    """Join small batches until they have MOST_RECORDS rows or LARGEST bytes.
+
+    A small batch takes as long to write as a large one.
+    """
     waiting, count, size = list[pyarrow.RecordBatch](), 0, 0
     for arrow_batch in arrow_batches:
         waiting.append(arrow_batch)
@@ -153,8 +162,9 @@ def with_writers(
 def split(
     arrow_batch: pyarrow.RecordBatch, topic: str | None, partitions_of: PartitionsOf, spread: int
 ) -> Iterator[PartitionRows]:
-    """Yield the rows of each Kafka partition, in their order. Rows without key and partition go to `spread`.
+    """Yield the rows of each Kafka partition, in their order.
 
+    Rows without key and partition go to partition `spread`, modulo the number of the topic's partitions.
     Raises ValueError for a row without a topic.
     """
     for name, rows in _by_topic(arrow_batch, topic):

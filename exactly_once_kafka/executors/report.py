@@ -1,13 +1,14 @@
-"""The reports of tasks on executors, and the driver's check of them: it may commit only if no row is missing.
+"""The reports of tasks on executors, and the driver's check of them: the driver may commit only if no row is missing.
 
 A task must be the only one that ever wrote to its Kafka partitions in this transaction. So a task that Spark runs
-again, alone or with its stage, writes nothing and reports that: the driver then aborts, and the batch is repeated. A
-task whose executor lacks this library, or something that it needs, reports that too: after an exception Spark would run
-the task again, perhaps on an executor that has the library.
+again, alone or with its stage, writes nothing and reports that. Then the driver aborts, and the batch fails. A task
+whose executor lacks this library, or something that the library needs, reports that too: after an exception Spark
+would run the task again, perhaps on an executor that has the library.
 
-Spark tells Python the attempt number of the task. That of the stage is only in the name of the thread that computes the
-rows: "Executor task launch worker for task 0.0 in stage 2.1 (TID 3)". A column of each task's first row has this name.
-A task without rows does not see it, so the driver asks Spark about the stage before it commits (`ran_again`).
+Spark tells Python the attempt number of the task. The attempt number of the stage is only in the name of the thread
+that computes the rows: "Executor task launch worker for task 0.0 in stage 2.1 (TID 3)". A column of each task's first
+row has this name. A task without rows does not see it, so the driver asks Spark about the stage before it commits
+(`ran_again`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ def missing_in(error: str) -> str | None:
 
 
 def reporting(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
-    """Return `function`, which yields reports, pickled by value: if modules are missing there, it reports that."""
+    """Return a function that unpickles `function` on the executor and calls it; it yields the same reports.
+
+    If a module that `function` needs is missing there, it yields a report that says so.
+    """
     pickled, failed = cloudpickle.dumps(function), LACKING  # type: ignore[no-untyped-call]
 
     def call(batches: Any) -> Iterator[Any]:
@@ -84,9 +88,9 @@ ATTEMPT_OF_STAGE = re.compile(r" in stage \d+\.(\d+) ")
 
 
 def in_first_attempt(first: pyarrow.RecordBatch | None) -> bool:
-    """Tell whether task and stage run for the first time; False if Spark does not say.
+    """Tell whether the task and its stage run for the first time; False if Spark does not say.
 
-    `first` has the first of the task's rows; None if it has none: then the driver checks the stage (`ran_again`).
+    `first` has the first of the task's rows. For a task without rows it is None; then the driver checks the stage.
     """
     context = TaskContext.get()
     return context is not None and context.attemptNumber() == 0 and (first is None or of_first_stage(first))
@@ -99,7 +103,7 @@ def of_first_stage(rows: pyarrow.RecordBatch) -> bool:
 
 
 SECONDS = 5.0  # for Spark's listeners to note what has happened, which takes them some milliseconds
-REST = 0.001  # between two looks
+REST = 0.001  # seconds between two requests to Spark
 
 
 def ran_again(spark: SparkContext, stages: Set[int | None]) -> bool | None:
@@ -126,18 +130,19 @@ AGAIN = "again"  # Spark ran it again
 LACKING = "lacking"  # its executor lacks something that it needs to write
 SILENT = "silent"  # Kafka did not answer
 BAD_ROW = "bad row"  # a row cannot be a record
-BY_KAFKA = "by Kafka"  # with a code
+BY_KAFKA = "by Kafka"  # Kafka answered with an error code
 
 
 class Unassigned(Exception):
-    """A task could not assign Kafka partitions. It yields rows, so its report is the text of this exception."""
+    """A task that assigns Kafka partitions failed. It yields rows, so its report is the text of this exception."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """`size`: bytes of the rows in Arrow; `written`: [topic, partition, records acknowledged] for each partition.
+    """What a task wrote, or why it failed.
 
-    `failed`: why the task failed, if it did; `error` says more, `code` is Kafka's. `stage`: Spark's id of the stage.
+    `size`: bytes of the rows in Arrow; `written`: [topic, partition, records acknowledged] for each partition.
+    `failed`: why the task failed, or ""; `error` says more, `code` is Kafka's. `stage`: Spark's id of the stage.
     """
 
     rows: int = 0
@@ -154,7 +159,7 @@ class Report:
 
     @classmethod
     def in_trace(cls, trace: str) -> Report | None:
-        """Return the report of a task that failed as Unassigned, if it did."""
+        """Return the report of the task that raised Unassigned, from Spark's error; None if none did."""
         found = re.search(rf"{Unassigned.__name__}: (\{{.*\}})$", trace, re.MULTILINE)
         return cls.parse(found[1]) if found else None
 
@@ -168,7 +173,7 @@ def counted(reports: Sequence[Report]) -> int:
     Raises a task's error, as KafkaException, ValueError or TimeoutError; and IncompleteWrite if a task was run again,
     two wrote to one partition, or a row is missing.
     """
-    for report in sorted(reports, key=lambda each: each.failed == AGAIN):  # an error with a cause of its own goes first
+    for report in sorted(reports, key=lambda each: each.failed == AGAIN):  # raise an error that says more first
         _raise(report)
     written = [(topic, partition) for report in reports for topic, partition, _ in report.written]
     if len(set(written)) < len(written):

@@ -1,9 +1,9 @@
 """Executors write their own rows in one transaction; the driver writes the marker and commits. Kafka 4.0 or later.
 
-The driver gets a producer id and an epoch, and gives both to the tasks. No client library accepts a producer id from
-elsewhere, so this package encodes the record batches. The driver itself writes, in the same way, a batch that is likely
-to be small, since passing rows to Python on the executors takes longer than writing them; and all batches if executors
-lack this library.
+The driver gets a producer id and an epoch, and gives both to the tasks. No client library accepts the producer id of
+another process, so this package encodes the record batches. The driver itself writes, in the same way, a batch that is
+likely to be small, since passing its rows to Python on the executors takes longer than writing them. The driver writes
+all batches if executors lack this library.
 
 Guarantee: `rows` succeeds only when each task ran once, wrote to partitions that no other task wrote to (Kafka numbers
 the records of a producer by partition), and has had every one of its rows acknowledged.
@@ -52,16 +52,17 @@ from exactly_once_kafka.protocol import Batch, Marker
 from exactly_once_kafka.query import RunningQuery
 from exactly_once_kafka.transport import KafkaTransport
 
-# The driver writes a run's first batch if it has at most so many rows. Their number is not known before, so Spark
-# computes up to one more; if there is one more, Spark computes the batch again for the executors.
+# The driver writes a run's first batch if that has at most so many rows. The number is not known in advance, so Spark
+# computes up to one row more. If there is one more, Spark computes the whole batch again, for the executors.
 FIRST_FEW = 2000
 
 
 class NextBatch:
-    """Estimates the next batch by the last two that had rows. The driver writes it if one of them had at most `few`.
+    """Estimates the size of the next batch by the last two batches that had rows.
 
-    So executors write what follows two large batches, and everything if `few` is 0. A single large one, as after a
-    pause, does not make them start Python for the small batches behind it.
+    The driver writes the next batch if one of these two had at most `few` rows. So executors write a batch that follows
+    two large ones, and every batch if `few` is 0. After a single large batch, as after a pause, executors do not start
+    Python for the small batches that follow.
     `executors_can` is set to False when executors turn out to lack something that they need to write.
     """
 
@@ -72,44 +73,44 @@ class NextBatch:
 
     @property
     def is_for_driver(self) -> bool:
-        """Tell whether the driver should write it. False for a run's first batch, whose size is not known."""
+        """Tell whether the driver should write the next batch. False for a run's first, whose size is not known."""
         likely_small = any(rows <= self._few and size <= IN_MEMORY for rows, size in self._last_two)
         return (self._few > 0 and likely_small) or not self.executors_can
 
     @property
     def first_limit(self) -> int:
-        """The number of rows up to which the driver should try to write it; 0 if it should not try."""
+        """The largest number of rows with which the driver should write a run's first batch; 0 for a later batch."""
         return 0 if self._last_two else min(self._few, FIRST_FEW)
 
     def note(self, rows: int, size: int) -> None:
-        """Note a batch and its bytes. A run's first one counts as two; a later one without rows does not count."""
+        """Note the rows and bytes of a batch. A run's first one counts as two; a later one without rows is ignored."""
         if not self._last_two:
             self._last_two = [(rows, size)] * 2
         elif rows:
             self._last_two = [self._last_two[1], (rows, size)]
 
 
-# Seconds for which a task keeps its core while Kafka acknowledges nothing. Then it gives up, and the driver waits for
-# Kafka when it aborts, which needs no core.
+# Seconds for which a task keeps its core while Kafka acknowledges nothing. Then the task gives up. The driver aborts
+# the transaction, and waits for Kafka's answer to that, which needs no core.
 KEEPS_CORE = 10
 
 
 @dataclass
 class Transaction:
-    """A transaction, and what is known of it so far. In Kafka, its first record begins it."""
+    """A transaction, and what the driver knows about it so far. Kafka begins it with its first record."""
 
     producer: ProducerId
     by_driver: bool = False
     wrote: dict[tuple[str, int], int] = field(default_factory=dict)  # topic, partition -> rows
-    marker_writer: PartitionWriter | None = None  # once the marker is on its way
+    marker_writer: PartitionWriter | None = None  # set when the marker is sent
 
 
 @dataclass(frozen=True)
 class EpochLease:
     """The producer id and epoch of the next transaction.
 
-    `previous`, `marker`: the transaction whose commit gave it, and the marker in that. Then the marker need not be
-    read: a driver that has changed it since has a newer epoch, and Kafka refuses this one.
+    `previous`: the transaction whose commit gave this epoch, if one did. `marker`: the marker in that transaction. It
+    need not be read again: a driver that has changed it since has a newer epoch, and Kafka refuses this one.
     """
 
     producer: ProducerId
@@ -124,9 +125,9 @@ class EpochLease:
 
 
 class ExecutorsTransport(KafkaTransport):
-    """`repair` ends what Kafka has left open, and knows the transaction coordinator.
+    """Writes rows by tasks on executors, or by the driver if a batch is likely to have at most `driver_rows` rows.
 
-    A batch that is likely to have at most `driver_rows` is written by the driver.
+    `repair` ends transactions that Kafka left open, and has the connection to the transaction coordinator.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class ExecutorsTransport(KafkaTransport):
             self.data.begin()
         elif self.next_batch.first_limit > 0 and self._retry_until is None:
             self.data.begin_if_few(self.next_batch.first_limit)
-        # If Spark computes the rows for the driver already, the executors must not compute them as well.
+        # If Spark already computes the rows for the driver, the executors must not compute them as well.
         transaction.by_driver = self.data.begun
         task = self._task(transaction.producer)
         reports = [self._write_as_driver(task)] if transaction.by_driver else self._write_by_executors(task)
@@ -217,7 +218,7 @@ class ExecutorsTransport(KafkaTransport):
 
     def give_up(self, seconds: float) -> None:
         if self._transaction is not None:
-            with contextlib.suppress(KafkaException, TimeoutError):  # the next epoch does it
+            with contextlib.suppress(KafkaException, TimeoutError):  # the next epoch aborts it
                 self.coordinator.end(self._transaction.producer, False, Deadline(seconds))
             self._transaction = None
         self.forget_epoch()
@@ -259,21 +260,21 @@ class ExecutorsTransport(KafkaTransport):
         """Write all rows from this process, as a task would."""
         with contextlib.closing(self.data):
             arrow_batches = gathered(iter(self.data))
-            if task.topic not in (None, self.coordinator.marker_topic):  # no row is in its partition
+            if task.topic not in (None, self.coordinator.marker_topic):  # no row goes to the marker's partition
                 arrow_batches = self._with_marker(arrow_batches)
             return task.reported(
                 lambda: task.write_all(self.coordinator.cluster, arrow_batches, self.deadline.has_time)
             )
 
     def _with_marker(self, arrow_batches: ArrowBatches) -> ArrowBatches:
-        """Send the marker with the first rows, so that their partitions are enrolled at the same time."""
+        """Send the marker with the first rows, so that Kafka enrols all these partitions at the same time."""
         for arrow_batch in arrow_batches:
             if arrow_batch.num_rows and self._under_way.marker_writer is None:
                 self._begin_marker()
             yield arrow_batch
 
     def _begin_marker(self) -> PartitionWriter:
-        """Begin to write the marker, behind the rows that were written to its partition."""
+        """Begin to write the marker. Its sequence number follows those of the rows in its partition."""
         transaction = self._under_way
         rows_before = transaction.wrote.get((self.coordinator.marker_topic, 0), 0)  # rows may go there
         transaction.marker_writer = self.coordinator.begin_marker(
@@ -284,8 +285,8 @@ class ExecutorsTransport(KafkaTransport):
     def _write_by_executors(self, task: WriteTask) -> list[Report] | None:
         """Let the executors write, and return their reports; None if the rows must be written again.
 
-        That is so if Kafka did not answer a task and there is time left for the batch; or, then by the driver, if an
-        executor lacks something that it needs to write.
+        They must if Kafka did not answer a task, and there is time left for the batch. They must also if an executor
+        lacks something that it needs to write; then the driver writes the batch.
         """
         rows = self.data.rows
         reports = _written(task, rows)
@@ -300,11 +301,11 @@ class ExecutorsTransport(KafkaTransport):
 
 
 def _ran_again(reports: list[Report], rows: DataFrame) -> bool:
-    """Tell whether Spark ran tasks again, if all reports are good. Raises IncompleteWrite if that is not known."""
+    """Tell whether Spark ran tasks again although no report says so. Raises IncompleteWrite if Spark does not say."""
     if not reports or any(report.failed for report in reports):
         return False
     again = ran_again(rows.sparkSession.sparkContext, {report.stage for report in reports})
-    if again is None and not all(report.rows for report in reports):  # tasks with rows can tell themselves
+    if again is None and not all(report.rows for report in reports):  # tasks with rows report it themselves
         raise IncompleteWrite("Spark does not say whether it ran tasks again; spark.ui.retainedStages may be too small")
     return bool(again)
 

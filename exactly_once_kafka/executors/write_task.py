@@ -1,6 +1,6 @@
 """The task on an executor that writes its rows into the driver's transaction, and reports what it wrote.
 
-It does not raise its failure but reports it, too: after an exception Spark would run it again.
+A failure is reported too, and not raised: after an exception Spark would run the task again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from exactly_once_kafka.kafka_rows import Tags, with_is_last
 
 TagBytes = list[tuple[str, bytes]]
 
-REPORTED = (KafkaError, TimeoutError, ValueError, MissingDependency)  # errors
-MOST_WAITING = 16 << 20  # bytes of a task that are not acknowledged
+REPORTED = (KafkaError, TimeoutError, ValueError, MissingDependency)  # the errors that a report can hold
+MOST_WAITING = 16 << 20  # bytes; with more that are not acknowledged, a task waits before it encodes further rows
 
 # The last transaction for which Kafka did not answer a task of this process; Spark reuses the process for later tasks.
 _given_up: tuple[str, ProducerId] | None = None
@@ -47,10 +47,11 @@ _given_up: tuple[str, ProducerId] | None = None
 
 @dataclass(frozen=True)
 class WriteTask:
-    """A transaction to take part in: whose it is, where rows go, what headers they get, and how long to wait for Kafka.
+    """A transaction to take part in: its producer, where rows go, what headers they get, how long to wait for Kafka.
 
-    `connection` has kafka-python's settings. `spread` differs from one micro-batch to the next. `partitions` is how
-    many `topic` has; if the rows name their topics, a bound on the tasks.
+    `connection` has kafka-python's settings. `spread`, which differs from one micro-batch to the next, chooses the
+    partition of rows without key and partition. `partitions` is how many `topic` has; if the rows name their topics, it
+    is an upper bound on the number of tasks.
     """
 
     connection: dict[str, Any] = field(repr=False)  # there may be a password in it
@@ -67,7 +68,7 @@ class WriteTask:
     def assign(self, arrow_batches: ArrowBatches) -> ArrowBatches:
         """Give each row its Kafka partition and its writer."""
         try:
-            # For one topic there is no need to ask Kafka, which may not answer.
+            # For a single topic, the driver has told the number. Do not ask Kafka, which may not answer.
             partitions_of = self._as_the_driver if self.topic else self._partitions_of(self._cluster())
             yield from with_writers(arrow_batches, self.topic, partitions_of, self._spread(), self.writers)
         except REPORTED as error:
@@ -87,7 +88,7 @@ class WriteTask:
             return _report_of(error)
 
     def _write_once(self, arrow_batches: ArrowBatches) -> Report:
-        """Write all rows, in the first attempt only."""
+        """Write all rows if this is the first attempt of the task and its stage; otherwise report AGAIN."""
         filled = (each for each in arrow_batches if each.num_rows)
         first = next(filled, None)
         if not in_first_attempt(first):
@@ -101,9 +102,9 @@ class WriteTask:
             raise
 
     def _note(self, error: Exception) -> None:
-        """Close the connections if Kafka did not answer, and note that, so that later tasks need not wait as well.
+        """Close the connections if Kafka did not answer, and note that, so that later tasks of the batch do not wait.
 
-        Also close them if Kafka refused the login: a later task may bring another token.
+        Also close the connections if Kafka refused the login: a later task may bring another token.
         """
         global _given_up
         if isinstance(error, TimeoutError):
@@ -118,7 +119,7 @@ class WriteTask:
 
         Raises KafkaError, TimeoutError, ValueError for a row that cannot be a record.
         """
-        cluster.produces.forget()  # what is left of a task that failed
+        cluster.produces.forget()  # drop what a task that failed has not sent
         writers, count, size = dict[tuple[str, int], PartitionWriter](), 0, 0
         known_here = self._partitions_of(cluster)
         partitions_of = self._as_the_driver if self.topic else known_here
@@ -164,14 +165,14 @@ class WriteTask:
         return kept_cluster(self.connection)
 
     def _as_the_driver(self, topic: str) -> int:
-        """Return how many partitions the driver saw: all tasks of the batch use that number, even if there are more."""
+        """Return how many partitions the driver saw. All tasks of the batch use that, even if there are more by now."""
         return self.partitions
 
     def _partitions_of(self, cluster: Cluster) -> Callable[..., int]:
         return lambda topic, at_least=1: cluster.partitions(topic, Deadline(self.seconds), at_least)
 
     def _tags(self) -> TagBytes:
-        """Return the headers of every record. Each task counts as an attempt, with a name and a total of its own."""
+        """Return the headers of every record. Each task is an attempt, with its own `attempt` and `batch_rows`."""
         context = TaskContext.get()
         task = context.partitionId() if context else "driver"
         return [(key, f"{value}.{task}".encode() if key == "attempt" else value.encode()) for key, value in self.tags]

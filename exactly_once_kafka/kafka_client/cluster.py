@@ -1,7 +1,7 @@
 """Sends requests of Kafka's protocol to the leader of a partition or to a transaction coordinator.
 
 kafka-python has the connections, with TLS and SASL, and the requests; this module chooses the node and limits the time.
-It starts no thread: data is sent and received only while the caller is in `ask` or `wait`.
+It starts no thread: data is sent and received only while the caller is in a method of Cluster that waits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class NoSuchPartition(errors.KafkaError):  # type: ignore[misc]  # kafka-python 
     """A row names a partition that its topic does not have."""
 
 
-# The permanent errors that have no number at Kafka. Others without a number count as passing.
+# The permanent errors that have no code in Kafka's protocol. After any other error without a code, a restart may help.
 CODES = {
     NoSuchPartition: KafkaError._UNKNOWN_PARTITION,
     errors.IllegalArgumentError: KafkaError._INVALID_ARG,
@@ -59,7 +59,7 @@ def code_of(error: Exception) -> int:
 
 VERSION = 12  # of Produce: from here on, a leader enrols its partition in the transaction by itself (KIP-890)
 BROKER_TIMEOUT = 30_000  # milliseconds that a leader waits for its followers
-MOST_BYTES = 16_000_000  # of a request, unless it has one partition: a broker refuses more than 100 MB by default
+MOST_BYTES = 16_000_000  # of a request, unless it is for one partition: a broker refuses more than 100 MB by default
 TOPIC = ProduceRequest.TopicProduceData
 PARTITION = TOPIC.PartitionProduceData
 
@@ -80,7 +80,7 @@ class ProduceRequests:
         self._requests: dict[tuple[int, str], list[Request]] = {}  # node, transactional id -> in their order
 
     def add(self, node: int, transactional_id: str, topic: str, partition: int, content: bytes) -> Future:
-        """Return the future of the partition's part of the answer. What is added first is sent first."""
+        """Add a record batch, and return the future of its partition's answer. What is added first is sent first."""
         requests = self._requests.setdefault((node, transactional_id), [])
         behind = max((n for n, each in enumerate(requests, 1) if (topic, partition) in each), default=0)
         request = next((each for each in requests[behind:] if _size(each) + len(content) <= MOST_BYTES), None)
@@ -94,7 +94,7 @@ class ProduceRequests:
         self._requests = {}
 
     def send(self) -> None:
-        """Send what was added since. A future fails at once if its request cannot be sent."""
+        """Send what was added since the last call. A future fails at once if its request cannot be sent."""
         gathered, self._requests = self._requests, {}
         for (node, transactional_id), requests in gathered.items():
             for request in requests:
@@ -135,20 +135,20 @@ def _fail(request: Request, error: BaseException) -> None:
 RETRY = 0.02  # seconds between two tries
 ONE_ADDRESS = 10  # seconds to try one bootstrap address; then another may be tried
 SETTINGS = {
-    "max_in_flight_requests_per_connection": 1000,  # each writer counts its own
+    "max_in_flight_requests_per_connection": 1000,  # each PartitionWriter limits its own
     "reconnect_backoff_max_ms": 500,
     "receive_message_max_bytes": 100_000_000,
 }
 
 
 class NoSuchTopic(UnknownTopicOrPartitionError):  # type: ignore[misc]  # kafka-python comes without types
-    """Kafka has not known the topic for GONE seconds, so it is not a new topic that a broker hears of late."""
+    """Kafka has not known the topic for GONE seconds, so it is not a new topic that a broker learns of late."""
 
     retriable = False
 
 
 class Cluster:
-    """A client of the cluster that `settings` (kafka-python's names) name. Use it in one thread at a time.
+    """A client of the cluster that `settings` (with kafka-python's names) point to. Use it in one thread at a time.
 
     Its connections are closed with it, or when the process ends. Raises errors of kafka.errors, TimeoutError if no
     broker answers in time, and what `deadline` raises.
@@ -162,7 +162,7 @@ class Cluster:
         self._end = weakref.finalize(self, _close, self._manager, self._net, os.getpid())
 
     def partitions(self, topic: str, deadline: Deadline, at_least: int = 1) -> int:
-        """Return how many partitions a topic has. Kafka is asked if fewer than `at_least` are known."""
+        """Return how many partitions a topic has. Ask Kafka only if fewer than `at_least` are known."""
         absence = AbsenceTimer()
 
         def count() -> int:
@@ -192,7 +192,7 @@ class Cluster:
         return int(levels.get("transaction.version", 0))
 
     def coordinator(self, transactional_id: str, deadline: Deadline) -> str:
-        """Return the name of the node that coordinates an id's transactions now."""
+        """Return the name of the node that coordinates the transactions of this id now."""
         kind = CoordinatorType.TRANSACTION
         found = self.ask(FindCoordinatorRequest(version=3, key=transactional_id, key_type=kind.value), None, deadline)
         return str(self._manager.cluster.add_coordinator(found, kind, transactional_id))
@@ -237,7 +237,7 @@ class Cluster:
         """Send a request and return the future of its answer, which has failed if the node cannot be reached now."""
         try:
             return self._manager.send(request, node)
-        except UnknownBrokerIdError:  # the last metadata does not have it
+        except UnknownBrokerIdError:  # the last metadata does not have this node
             self.refresh_metadata()
             return Future().failure(NodeNotReadyError(node))
 
@@ -253,7 +253,7 @@ class Cluster:
             self._answer(self._manager.bootstrap_async(timeout_ms=seconds * 1000), deadline)
 
     def refresh_metadata(self) -> Future:
-        """Request metadata again, which have the leaders of the partitions."""
+        """Request the metadata again, which has the leaders of the partitions. Return the future of the answer."""
         return self._manager.cluster.request_update()
 
     def follow(self, topic: str) -> None:
@@ -299,13 +299,13 @@ def _close(manager: KafkaConnectionManager, net: NetworkSelector, owner: int) ->
         net.close()
 
 
-UNUSED = 600  # seconds without a task; then the query has ended, or logs in differently by now
+UNUSED = 600  # seconds without a task: the query has probably ended, or logs in differently by now
 
 
 @dataclass
 class _Kept:
     cluster: Cluster
-    provider: Any  # of tokens, or None if it logs in without
+    provider: Any  # the TokenProvider, or None if the client logs in without tokens
     used: float  # when a task needed it last
 
 
@@ -313,7 +313,7 @@ _kept: dict[str, _Kept] = {}
 
 
 def kept_cluster(connection: dict[str, Any]) -> Cluster:
-    """Return this process's client for these settings of kafka-python; it logs in with the newest token."""
+    """Return this process's client for these settings of kafka-python. It logs in with the newest token."""
     key, provider, now = _key(connection), connection.get("sasl_oauth_token_provider"), time.monotonic()
     if key not in _kept:
         for old in [each for each, other in _kept.items() if other.used < now - UNUSED]:

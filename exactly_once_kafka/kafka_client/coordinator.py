@@ -1,4 +1,4 @@
-"""Begins, marks and ends transactions by Kafka's own protocol: InitProducerId, the marker's record, EndTxn.
+"""Gets epochs, writes the marker and ends transactions by Kafka's protocol: InitProducerId, Produce, EndTxn.
 
 A Kafka with transaction version 2 gives the next epoch with the end of each transaction (KIP-890), so that it refuses a
 late request of one transaction in the next.
@@ -34,7 +34,7 @@ from exactly_once_kafka.protocol import Marker
 
 FENCING = 5  # version of InitProducerId
 NEXT_EPOCH = 5  # version of EndTxn from which it gives the next epoch
-NEEDED = 2  # level of transaction.version that has it
+NEEDED = 2  # level of transaction.version at which Kafka supports that
 MOVED = (KafkaConnectionError, NodeNotReadyError, NotCoordinatorError, RequestTimedOutError)
 
 Codes = Callable[[Any], list[int]]  # returns the error codes in an answer
@@ -76,7 +76,7 @@ class Coordinator:
             return self.cluster.retry(attempt, deadline)
 
     def fence_once(self, deadline: Deadline) -> ProducerId:
-        """Request a new epoch once. Raises errors of kafka.errors: a retriable one while Kafka aborts an open one."""
+        """Request a new epoch once. Raises errors of kafka.errors: a retriable error if Kafka first has to abort."""
         request = InitProducerIdRequest(
             version=FENCING,
             transactional_id=self.name,
@@ -100,7 +100,7 @@ class Coordinator:
     def begin_marker(
         self, marker: Marker, producer: ProducerId, rows_before: int, deadline: Deadline
     ) -> PartitionWriter:
-        """Begin to write the marker in a transaction that wrote `rows_before` to its partition; return its writer."""
+        """Begin to write the marker, and return its writer. The transaction wrote `rows_before` to that partition."""
         self.partitions(self.marker_topic, deadline)  # finds the leader
         record = {"key": self.name.encode(), "value": value_of(marker).encode()}
         rows = pyarrow.RecordBatch.from_arrays([one(each) for each in record.values()], list(record))
@@ -116,7 +116,7 @@ class Coordinator:
             send(self.cluster, [writer], deadline.seconds, deadline.has_time)
 
     def ask_once(self, request: Any, deadline: Deadline, codes: Codes = lambda answer: [answer.error_code]) -> Any:
-        """Send the coordinator a request, and find it first if necessary. Raises the first error by `codes`."""
+        """Send a request to the coordinator, found first if necessary. Raises the first error that `codes` returns."""
         if self.node is None:
             self.node = self.cluster.coordinator(self.name, deadline)
         try:

@@ -1,14 +1,16 @@
 """A workaround for KAFKA-20734: Kafka can call a transaction complete and leave rows of it open.
 
-If a partition has no leader when a transaction ends, the coordinator of Kafka 4.3.1 treats it as deleted, and never
-tells it how the transaction ended. Its rows stay open until a later transaction of the same producer ends there, and
-are committed or aborted with that one: rows of an aborted attempt would become visible, and committed rows be lost.
-This module asks the partitions' leaders for such rows, and ends them as their transaction ended.
+If a partition has no leader when a transaction ends, the coordinator of Kafka 4.3.1 treats the partition as deleted,
+and never writes there that the transaction was committed or aborted. The rows stay open until a later transaction of
+the same producer ends in that partition, and are committed or aborted with that one. So rows of an aborted transaction
+can become visible, and committed rows can be lost. This module asks the partitions' leaders for such rows. It commits
+them if their transaction was committed, and aborts them if it was aborted.
 
-Limitations: it cannot look at a partition that this user may not READ; nor, if the rows name their topics, at one that
-has no leader. If the driver dies, or the coordinator goes away for long, between the enrolment of committed rows and
-EndTxn, the rows are lost; between the new epoch and the enrolment, Kafka no longer knows whether they were committed,
-and the sink refuses the next batch.
+Limitations: it does not check partitions that this user may not READ. If the rows name their topics, it also does not
+check partitions without a leader. The repair takes three requests: a new epoch, the enrolment of the partitions, and
+EndTxn. If the driver dies, or the coordinator is away for long, after the enrolment and before EndTxn, committed rows
+are lost. If that happens after the new epoch and before the enrolment, Kafka no longer knows whether the rows were
+committed, and the sink refuses the next batch.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class OpenTransactionScanner:
         deadline: Deadline,
         leaders_known: bool = False,
     ) -> dict[Partition, int]:
-        """Return those of the partitions, or of all, in which the producer has a transaction open, and its epoch there.
+        """Return the producer's epoch in each of the partitions (None: of all) in which it has a transaction open.
 
         `leaders_known`: this client has written to the partitions, so the leaders that it knows can be asked.
         """
@@ -98,9 +100,10 @@ class OpenTransactionScanner:
         return known if len(known) == len(leaders) else None
 
     def _leaders(self, cluster: Cluster, partitions: Collection[Partition] | None, deadline: Deadline) -> Leaders:
-        """Request the leaders of the partitions, or of all. Partitions of deleted topics are left out.
+        """Request the leaders of the partitions (None: of all). Partitions of deleted topics are left out.
 
-        So are those without a leader, unless they are in `partitions` or in `topics`: LeaderNotAvailableError then.
+        A partition without leader is left out too; if `partitions` or `topics` has it, it raises
+        LeaderNotAvailableError.
         """
         names = self._topics if partitions is None else {topic for topic, _ in partitions}
         topics = [MetadataRequest.MetadataRequestTopic(name=each) for each in names]
@@ -132,7 +135,7 @@ class OpenTransactionScanner:
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """Return the numbers of the partitions of each topic."""
+    """Return the partition numbers by topic."""
     topics = defaultdict[str, list[int]](list)
     for topic, partition in partitions:
         topics[topic].append(partition)
@@ -152,8 +155,8 @@ def _requests(leaders: Leaders) -> Iterator[tuple[int, DescribeProducersRequest]
 
 
 COMPLETE = {"CompleteCommit": True, "CompleteAbort": False, "Empty": None}  # was the last transaction committed?
-ENDING = ("PrepareCommit", "PrepareAbort")  # until it is complete
-AHEAD = {"CompleteCommit": 1, "CompleteAbort": 2}  # by how much, at most, the end has raised the producer's epoch
+ENDING = ("PrepareCommit", "PrepareAbort")  # states before a transaction is complete
+AHEAD = {"CompleteCommit": 1, "CompleteAbort": 2}  # the end of a transaction raises its epoch by at most so much
 BY_CLIENTS = 3  # version of AddPartitionsToTxn; later ones are for brokers alone
 TO_ENROL = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
@@ -181,7 +184,7 @@ class OpenTransactionRepair:
         self.coordinator = coordinator
         topics = (topic, coordinator.marker_topic)
         self._scanner = OpenTransactionScanner([each for each in topics if each is not None], anywhere=topic is None)
-        self._found: tuple[Last, list[Partition]] | None = None  # to be ended under the new epoch
+        self._found: tuple[Last, list[Partition]] | None = None  # must be ended under the new epoch
         self._lock = threading.RLock()
 
     def supports_txn_v2(self, deadline: Deadline) -> bool:
@@ -190,7 +193,7 @@ class OpenTransactionRepair:
             return self.coordinator.supports_txn_v2(deadline)
 
     def fence(self, deadline: Deadline) -> ProducerId:
-        """Get a new epoch, which aborts an open transaction, and make sure that the last one has ended everywhere."""
+        """Get a new epoch, which aborts an open transaction. Make sure that the last transaction ended everywhere."""
         with self._alone():
             producer: ProducerId = self.coordinator.retry(lambda: self._fence(deadline), deadline)
             if self._found:
@@ -227,8 +230,8 @@ class OpenTransactionRepair:
     ) -> ProducerId:
         """Make sure that the complete transaction of `producer` has ended in each partition that it `wrote` to.
 
-        Return the epoch to continue with: `following`, which its end gave, or a newer one if something was still open.
-        Without `wrote`, look everywhere. `leaders_known`: this process wrote there.
+        Return the epoch to continue with: `following`, which the end of the transaction gave, or a newer one if rows
+        were still open. If `wrote` is None, check all partitions. `leaders_known`: this process wrote to them.
         """
         last = Last(producer, "CompleteCommit" if committed else "CompleteAbort")
         partitions = None if wrote is None else {*wrote, (self.coordinator.marker_topic, 0)}
@@ -265,16 +268,18 @@ class OpenTransactionRepair:
         if last and last.state in COMPLETE:
             self._note(last, self._open(last, None, deadline))
         deadline.has_time()  # raises if the query was stopped, which must not fence its next run
-        # Once something is found, wait for the answer: without it, it would no longer be known how to end that.
+        # This request makes Kafka forget how the last transaction ended. If rows were found, the answer is needed to
+        # end them. So wait for it even if the query is stopped.
         producer = self.coordinator.fence_once(Deadline(deadline.seconds) if self._found else deadline)
         if last and last.state not in COMPLETE:
-            self._note(last, self._open(last, None, deadline))  # it has ended between the two requests
+            self._note(last, self._open(last, None, deadline))  # the transaction ended between the two requests
         return producer
 
     def _note(self, last: Last, found: list[Partition]) -> None:
-        """Note what must be ended, and how. If a new epoch has made Kafka forget how, keep what was noted before.
+        """Note in which partitions `last` must be ended, and how.
 
-        Then keep it also if nothing is found: a partition without leader may have been passed over.
+        If a new epoch has made Kafka forget how `last` ended, keep what was noted before, even if nothing is found now:
+        the scanner may have left out a partition without leader.
         """
         if last.committed is None:
             if self._found and self._found[0].producer.id == last.producer.id:
@@ -284,10 +289,10 @@ class OpenTransactionRepair:
         self._found = (last, found) if found else None
 
     def _end(self, last: Last, found: list[Partition], producer: ProducerId, deadline: Deadline) -> ProducerId:
-        """End the partitions that were found as `last` ended, and return the epoch that this gives.
+        """Commit or abort the rows in the partitions `found`, as `last` was, and return the epoch that this gives.
 
-        The end of a transaction also ends what its producer has open in the enrolled partitions from before. No stop
-        of the query interrupts this, since Kafka would abort what is enrolled and not ended.
+        The end of a transaction also ends older open rows of its producer in the enrolled partitions. A stop of the
+        query does not interrupt this, since Kafka would abort partitions that are enrolled and not ended.
         """
         if producer.id != last.producer.id:
             raise OutcomeUnknown(_where(found))
@@ -304,7 +309,7 @@ class OpenTransactionRepair:
     def _remaining(
         self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, leaders_known: bool = False
     ) -> list[Partition]:
-        """Return the partitions in which the transaction is open although it is complete."""
+        """Return the partitions in which the transaction is open although Kafka reports it as complete."""
 
         def remaining() -> list[Partition]:
             if not self._open(last, partitions, deadline, leaders_known):
@@ -346,7 +351,7 @@ class OpenTransactionRepair:
     def _open(
         self, last: Last, partitions: Collection[Partition] | None, deadline: Deadline, leaders_known: bool = False
     ) -> list[Partition]:
-        """Return the partitions, of these or of all, with `last` open. Raises OutcomeUnknown if an older one is."""
+        """Return in which of the partitions (None: of all) `last` is open. Raises OutcomeUnknown if an older one is."""
         found = self._scanner.of(last.producer.id, self.coordinator.cluster, partitions, deadline, leaders_known)
         if older := [each for each, epoch in found.items() if last.producer.epoch - epoch > last.ahead]:
             raise OutcomeUnknown(_where(older))
@@ -365,10 +370,10 @@ def repair_of(name: str, settings: dict[str, Any], marker_topic: str, topic: str
 def ensure_transaction_ended(
     name: str, settings: dict[str, Any], marker_topic: str, topic: str | None, deadline: Deadline, *, abort: bool
 ) -> None:
-    """Make sure that the name's last transaction has ended, before librdkafka gets an epoch.
+    """Make sure that the last transaction of `name` has ended everywhere, before librdkafka gets an epoch.
 
-    A new epoch makes Kafka forget how it ended. If kafka-python cannot connect, log a warning and skip this. Raises
-    what OpenTransactionRepair raises.
+    A new epoch makes Kafka forget how that transaction ended. If kafka-python cannot connect, log a warning and skip
+    this. Raises what OpenTransactionRepair raises.
     """
     try:
         repair = repair_of(name, settings, marker_topic, topic)
@@ -386,7 +391,7 @@ def ensure_transaction_ended(
 
 
 def _why_not_enrolled(answer: Any) -> list[int]:
-    """Return the error codes of an answer to AddPartitionsToTxn, last those of partitions that had none themselves."""
+    """Return the error codes of an answer to AddPartitionsToTxn; last those that only follow from another error."""
     topics = answer.results_by_topic_v3_and_below
     codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
     return sorted(codes, key=lambda code: code == OperationNotAttemptedError.errno)

@@ -1,8 +1,8 @@
-"""Writes one Kafka partition, in a transaction that several processes share.
+"""Writes to one Kafka partition, in a transaction that several processes share.
 
-The broker accepts a batch only if its sequence number follows the last one's, under the newest epoch, and recognises
-the last five batches if they come again. So at most five are in flight, a retry sends the same bytes, and a batch that
-arrives before the one in front of it is refused and sent again in its turn.
+The broker accepts a record batch only under the newest epoch, and only if its sequence number follows that of the last
+one. It recognises the last five batches if they come again. So at most five batches are in flight, and a retry sends
+the same bytes. If a batch is refused, the broker refuses the batches behind it too; all are sent again in their order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EncodedBatch(NamedTuple):
 class PartitionWriter:
     """Sends record batches to the leader of a partition, while the caller calls `step` and the cluster's `wait`.
 
-    Raises KafkaError if it is not retriable.
+    `step` raises a KafkaError if that is not retriable.
     """
 
     def __init__(self, cluster: Cluster, transactional_id: str, topic: str, partition: int):
@@ -52,7 +52,7 @@ class PartitionWriter:
         self.trouble: Exception | None = None  # why the last try failed, until something is acknowledged
         self._cluster, self._transactional_id = cluster, transactional_id
         self._pieces: deque[EncodedBatch] = deque()  # not acknowledged
-        self._answers: deque[Future] = deque()  # to the first of them
+        self._answers: deque[Future] = deque()  # to the first of these pieces, which are in flight
         self._enrolled = self._again = False
         self._backoff, self._backs_off_until = FIRST_BACKOFF, 0.0
         self._absence = AbsenceTimer()
@@ -72,7 +72,7 @@ class PartitionWriter:
 
     @property
     def leader(self) -> int | None:
-        """The node that leads the partition, by the last metadata."""
+        """The id of the node that leads the partition, by the last metadata; None if there is none."""
         return self._cluster.leader(self.topic, self.partition)
 
     @property
@@ -88,9 +88,9 @@ class PartitionWriter:
         while self._answers and self._answers[0].is_done:
             self._hear(self._answers.popleft())
         if time.monotonic() < self._backs_off_until or (self._again and self._answers):
-            return  # wait for the answers to what is in flight; then send everything again in its order
+            return  # wait for the answers to all that is in flight; then send all of it again, in order
         self._again = False
-        most = IN_FLIGHT if self._enrolled else 1  # the first one enrols the partition
+        most = IN_FLIGHT if self._enrolled else 1  # the first batch enrols the partition in the transaction
         while len(self._answers) < min(most, len(self._pieces)):
             answer = self._send(self._pieces[len(self._answers)])
             if answer.is_done:  # it was not sent, so what is in flight is not affected
@@ -106,7 +106,7 @@ class PartitionWriter:
         return self._cluster.produces.add(leader, self._transactional_id, self.topic, self.partition, piece.content)
 
     def _raise_if_gone(self) -> None:
-        """Raise UnknownTopicOrPartitionError if there has been no such partition for a while."""
+        """Raise UnknownTopicOrPartitionError if there has been no such partition for GONE seconds."""
         if self._cluster.has(self.topic, self.partition):
             self._absence.seen()
         elif self._absence.missed():
@@ -127,7 +127,7 @@ class PartitionWriter:
             self._enrolled, self.trouble, self.heard = True, None, time.monotonic()
             self._backoff = FIRST_BACKOFF
         elif error is OutOfOrderSequenceNumberError and self._again:
-            pass  # the one in front of it was refused
+            pass  # a batch before it was refused
         elif error.retriable:
             self._fail(error(f"{self.topic}-{self.partition}: {partition.error_message or error.description}"))
         elif error is TopicAuthorizationFailedError:
@@ -150,9 +150,9 @@ class PartitionWriter:
 def send(
     cluster: Cluster, writers: Sequence[PartitionWriter], seconds: float, look: Callable[[], object], most: int = 0
 ) -> None:
-    """Send what the writers have, until fewer than `most` bytes wait for an acknowledgement (0: until all have it).
+    """Send what the writers have, until fewer than `most` bytes wait for an acknowledgement (0: until all have one).
 
-    `look` is called while it waits, and may raise. Raises KafkaError, and TimeoutError if a partition's leader
+    `look` is called during the wait, and may raise. Raises KafkaError, and TimeoutError if a partition's leader
     acknowledges nothing for `seconds` of this call, not counting the time for which it throttles this client.
     """
     began = time.monotonic()
@@ -168,14 +168,14 @@ def send(
             by_leader[writer.leader].append(writer)
         for leader, led in by_leader.items():
             if cluster.is_throttled(leader):
-                led[0].heard = time.monotonic()  # to throttle is an answer
+                led[0].heard = time.monotonic()  # a leader that throttles has answered
             _raise_if_silent(led, began, seconds)
         look()
         cluster.wait(min(writer.idle for writer in busy))
 
 
 def _raise_if_silent(led: Sequence[PartitionWriter], began: float, seconds: float) -> None:
-    """Raise TimeoutError if the leader of these partitions has acknowledged nothing for `seconds` though it should."""
+    """Raise TimeoutError if batches wait, and the leader of `led` has acknowledged nothing for `seconds`."""
     busy = [writer for writer in led if not writer.done]
     if busy and time.monotonic() - max(began, *(writer.heard for writer in led)) > seconds:
         why = next((f"; last: {writer.trouble}" for writer in busy if writer.trouble), "")

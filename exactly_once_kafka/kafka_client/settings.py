@@ -17,7 +17,7 @@ from exactly_once_kafka.tokens import KeptToken, Token
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python comes without types
     """Gets tokens from `oauth_cb(config)`. Tasks get a copy, with the driver's token.
 
-    Its repr is the same in every copy, and does not show the token.
+    Its repr is the same in every copy, because `kept_cluster` finds a client by it, and does not show the token.
     """
 
     def __init__(self, oauth_cb: Callable[[str], Token], config: str):
@@ -98,7 +98,7 @@ PARTITIONERS = ("murmur2", "murmur2_random")
 
 
 class Encoding(NamedTuple):
-    """How record batches are made: of at most `largest` bytes before they are compressed, but of one row at least."""
+    """How record batches are made: with at most `largest` bytes before compression, but with at least one row."""
 
     largest: int = LARGEST
     compression: str = "none"
