@@ -80,7 +80,7 @@ def kafka_python_settings(settings: dict[str, Any]) -> dict[str, Any]:
         connection["sasl_oauth_token_provider"] = _provider(settings)
     if "security_protocol" in connection:
         connection["security_protocol"] = connection["security_protocol"].upper()
-    if str(settings.get("ssl.endpoint.identification.algorithm")).lower() == "none":
+    if str(settings.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
         connection["ssl_check_hostname"] = False
     return connection
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trustme
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -19,8 +19,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from kafka.errors import KafkaError as Unreachable
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.deadline import Deadline
+from exactly_once_kafka.kafka_client.cluster import Cluster
+from exactly_once_kafka.kafka_client.settings import kafka_python_settings
 from exactly_once_kafka.points import AFTER_COMMIT
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
@@ -125,6 +129,22 @@ def topic(secured) -> str:
     [made] = admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values()
     made.result(30)
     return name
+
+
+def test_certificate_that_is_for_another_host_is_refused_by_both_client_libraries(secured):
+    host = {"bootstrap.servers": secured.servers.replace("127.0.0.1", "localhost")}
+    settings = secured.client_settings() | host
+    with pytest.raises(KafkaException):
+        AdminClient(settings | {"log_level": 0}).list_topics(timeout=5)
+    with (
+        closing(Cluster(kafka_python_settings(settings))) as cluster,
+        pytest.raises((Unreachable, TimeoutError)),
+    ):
+        cluster.connect(Deadline(5))
+    unchecked = settings | {"ssl.endpoint.identification.algorithm": "none"}
+    assert AdminClient(unchecked).list_topics(timeout=20).brokers
+    with closing(Cluster(kafka_python_settings(unchecked))) as cluster:
+        cluster.connect(Deadline(20))
 
 
 @pytest.mark.timeout(120)
