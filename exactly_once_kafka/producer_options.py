@@ -104,7 +104,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         Producer({key: value for key, value in settings.items() if key != "oauth_cb"})
     except KafkaException as error:
         raise ValueError(f"a producer option is not usable: {error.args[0].str()}") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OSError) as error:  # OSError: a file of certificates
         raise ValueError(f"a producer option is not usable: {error}") from error
     return settings
 

@@ -53,3 +53,11 @@ def test_what_lets_a_producer_in_lets_the_markers_reader_in():
     options |= {"oauth_cb": lambda _: ("token", 0.0), "linger_ms": 1}
     let_in = connection_settings(producer_settings(*SETTINGS, options))
     assert let_in.keys() == {"oauth_cb", *(key.replace("_", ".") for key in options)} - {"oauth.cb", "linger.ms"}
+
+
+def test_missing_certificate_of_an_identity_provider_is_a_clear_error():
+    oidc = {"method": "oidc", "client_id": "me", "client_secret": "s", "token_endpoint_url": "https://localhost/"}
+    options = {f"sasl_oauthbearer_{key}": value for key, value in oidc.items()}
+    login = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "https_ca_location": "/nowhere.pem"}
+    with pytest.raises(ValueError, match=r"a producer option is not usable: .*No such file"):
+        producer_settings("sink", "127.0.0.1:1", options | login)
