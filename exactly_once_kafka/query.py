@@ -157,7 +157,8 @@ class CheckpointNote:
             stream.write(bytearray(text.encode()))
             stream.hsync()
             stream.close()
-            self._files.rename(self._unfinished, self._path)
+            if not self._files.rename(self._unfinished, self._path):  # some file systems raise, others say so
+                raise CheckpointFailed(f"{self._unfinished} could not be renamed to {self._path}")
 
 
 def place_at_first(note: CheckpointNote, place: str | None, what: str) -> str | None:

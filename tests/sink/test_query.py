@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from exactly_once_kafka.errors import SinkRefused
-from exactly_once_kafka.query import RunningQuery
+from exactly_once_kafka.query import CheckpointFailed, CheckpointNote, RunningQuery
 from labs.pipeline.sinks.file_sink import FileSink
 
 
@@ -41,3 +44,12 @@ def test_plan_of_a_checkpoint_elsewhere_is_asked_of_spark(copy):
 
     copy(look)
     assert [len(each) for each in plans] == [1, 1, 1]
+
+
+def test_note_that_a_file_system_does_not_rename_is_not_taken_for_written():
+    note: Any = CheckpointNote.__new__(CheckpointNote)
+    stream = SimpleNamespace(write=len, hsync=list, close=list)
+    note._files = SimpleNamespace(create=lambda path, overwrite: stream, rename=lambda source, target: False)
+    note._unfinished, note._path = ".unfinished", "note"
+    with pytest.raises(CheckpointFailed, match="could not be renamed"):
+        note.write("place")
