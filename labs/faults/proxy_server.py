@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from labs.faults.kafka_messages import LENGTH, Answer, Request, RequestHeader, correlation_id, read_request
+from labs.pipeline.two_phase.end_transaction import read_message
 
 Direction = Literal["request", "response"]
 
@@ -100,11 +101,7 @@ def exchange(port: int, frame: bytes, timeout: float) -> bytes:
     """Send a request over a new connection to 127.0.0.1 and return the response to it. Raises OSError."""
     with socket.create_connection(("127.0.0.1", port), timeout) as connection, connection.makefile("rb") as responses:
         connection.sendall(frame)
-        length = responses.read(LENGTH)
-        content = responses.read(int.from_bytes(length, "big"))
-    if not content:
-        raise ConnectionError(f"the broker at 127.0.0.1:{port} hung up instead of answering")
-    return length + content
+        return read_message(responses)
 
 
 BUFFER = 1 << 20  # bytes

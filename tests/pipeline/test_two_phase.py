@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 import uuid
@@ -35,6 +36,7 @@ from labs.pipeline.two_phase.end_transaction import (
     finish,
     lingering,
     partition_of,
+    read_message,
 )
 from labs.pipeline.two_phase.prepared import PreparedTransaction, PrepareFailed, PreparingProducer
 from tests.conftest import RECORDS_PER_BATCH
@@ -364,6 +366,12 @@ def test_batch_marker_sink_replays_what_the_same_timeout_costs_two_phase_commit(
     attempt()
     verdict = audit(classroom_log.expected, read_results(broker.bootstrap_servers, name))
     assert verdict.valid, verdict
+
+
+@pytest.mark.parametrize("came", [b"", b"\0\0", b"\0\0\0\x08", b"\0\0\0\x08half"])
+def test_answer_that_is_cut_off_is_a_lost_connection(came):
+    with pytest.raises(ConnectionError):
+        read_message(io.BytesIO(came))
 
 
 @pytest.mark.long

@@ -57,11 +57,7 @@ class BrokerConnection:
         """Send a request in this version and return its response."""
         request.with_header(correlation_id=next(self._correlation_ids), client_id=CLIENT_ID)
         self._socket.sendall(request.encode(version=version, header=True, framed=True))
-        length = self._responses.read(LENGTH)
-        content = self._responses.read(int.from_bytes(length, "big"))
-        if not content:
-            raise ConnectionError("the broker hung up instead of answering")
-        return response.decode(length + content, version=version, header=True, framed=True)
+        return response.decode(read_message(self._responses), version=version, header=True, framed=True)
 
     def features(self) -> dict[str, int]:
         """Return the features that the cluster has enabled, each with its level, such as transaction.version: 2."""
@@ -84,6 +80,16 @@ class BrokerConnection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def read_message(responses: BinaryIO) -> bytes:
+    """Read one message of Kafka's, with its length in front. Raises ConnectionError if it is not whole."""
+    length = responses.read(LENGTH)
+    size = int.from_bytes(length, "big")
+    content = responses.read(size)
+    if not content or len(content) < size:
+        raise ConnectionError("the broker hung up instead of answering")
+    return length + content
 
 
 def transaction_coordinator(bootstrap_servers: str, transactional_id: str) -> BrokerConnection:
@@ -219,6 +225,8 @@ def _raise_unless_done(
         )
     if not commit and now.is_of(prepared) and now.state in COMMITTED:
         raise FinishFailed(f"{refused}it was committed: two processes decided differently")
+    if now.is_of(prepared):
+        raise FinishFailed(f"{refused}its state is {now.state}")
     raise FinishFailed(
         f"{refused}a newer producer has taken the id over: it is now {now.state} with producer id {now.producer_id} "
         f"and epoch {now.epoch}. If this one was still open then, it was aborted: finish what a dead run prepared "
