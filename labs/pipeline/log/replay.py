@@ -123,6 +123,9 @@ def _close(files: list[IO[str]]) -> None:
             files.pop().close()
 
 
+LONGEST_WAIT = 60  # seconds without an acknowledgement
+
+
 class SourceFailed(RuntimeError):
     """The source topic could not be written."""
 
@@ -148,7 +151,7 @@ def replay(
 
     `progress` is called with the number sent every 10,000 records; `options` are producer settings with `_`
     for `.`. Failed records are listed in the result; after 1,000 of them, no more accesses are sent. Raises
-    SourceFailed if no record was acknowledged.
+    SourceFailed if no record was acknowledged, or if Kafka takes none for a minute.
     """
     report = Replay()
 
@@ -166,23 +169,30 @@ def replay(
                 last = time_ms
             try:
                 produce(topic, source_value(time_ms, ip), ip, on_delivery=failed)
-            except BufferError:
-                poll(1)
-                produce(topic, source_value(time_ms, ip), ip, on_delivery=failed)
+            except BufferError:  # the queue is full
+                for _ in range(LONGEST_WAIT):
+                    poll(1)
+                    with suppress(BufferError):
+                        produce(topic, source_value(time_ms, ip), ip, on_delivery=failed)
+                        break
+                else:
+                    raise SourceFailed(
+                        f"{bootstrap_servers} acknowledged no record of {topic} for {LONGEST_WAIT} s: is it running?"
+                    ) from None
             if not sent % 10_000:
                 poll(0)
                 progress(sent)
                 if len(report.errors) >= 1000:
                     break
     finally:
-        unsent = producer.flush(60)
+        unsent = producer.flush(LONGEST_WAIT)
     report.sent, report.last_time_ms = sent, last
     report.acknowledged = sent - len(report.errors) - unsent
     progress(sent)
     if sent and not report.acknowledged:
         raise SourceFailed(
             f"none of {sent:,} records reached {topic} at {bootstrap_servers}: "
-            f"{report.errors[0] if report.errors else 'no broker answered within 60 s'}"
+            f"{report.errors[0] if report.errors else 'no broker answered within {LONGEST_WAIT} s'}"
         )
     return report
 
@@ -281,7 +291,9 @@ class LiveTraffic:
                 now = time.monotonic()
                 due, last = (due + (now - last) * self._rate) if self._rate else 0.0, now
                 while due >= 1 and not self._stopping.is_set():
-                    self._send(*next(self._accesses))
+                    if (access := next(self._accesses, None)) is None:
+                        raise ValueError("there are no more accesses to send")
+                    self._send(*access)
                     due -= 1
                 self._producer.poll(0)
         except Exception as error:
@@ -294,12 +306,13 @@ class LiveTraffic:
             if error is None:
                 self.acknowledged[access] += 1
 
-        while True:
+        while not self._stopping.is_set():
             try:
                 self._producer.produce(self._topic, source_value(time_ms, ip), ip, on_delivery=delivered)
-                break
             except BufferError:  # the queue is full, because the broker is away: wait
                 self._producer.poll(0.1)
-        self.sent[access] += 1
-        self.records += 1
-        self.last_time_ms = max(self.last_time_ms, time_ms)
+                continue
+            self.sent[access] += 1
+            self.records += 1
+            self.last_time_ms = max(self.last_time_ms, time_ms)
+            return
