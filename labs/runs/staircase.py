@@ -105,7 +105,9 @@ class Outcome:
             "expected": self.audit.expected,
             "lost": self.audit.lost,
             "duplicated": self.audit.duplicated,
-            "verdict": self.audit.verdict.value if self.struck == self.faults else "not reached",
+            "verdict": self.audit.verdict.value
+            if all(fault in self.struck for fault in self.faults)
+            else "not reached",
         }
 
 

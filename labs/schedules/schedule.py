@@ -139,8 +139,8 @@ class Schedule(NamedTuple):
         """Read what `to_json` wrote. Raises ScheduleError."""
         try:
             fields: dict[str, Any] = json.loads(text)
-            listed, stage, anomaly = fields["events"], fields["stage"], fields.get("anomaly")
-        except (ValueError, KeyError, TypeError, AttributeError):
+            listed, stage, anomaly = list(fields["events"]), fields["stage"], fields.get("anomaly")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ScheduleError('a schedule is JSON: {"stage": …, "anomaly": …, "events": [{…}, …]}') from None
         events = tuple(_event(n, each) for n, each in enumerate(listed, 1))
         check_order(events)
@@ -151,11 +151,12 @@ def _event(n: int, fields: Any) -> Event:
     if not isinstance(fields, dict) or not {"actor", "action"} <= fields.keys() <= set(Event._fields):
         raise ScheduleError(f"step {n}: an event has an actor, an action, and may have {', '.join(Event._fields[2:])}")
     event = Event(**fields)
+    sees = [] if event.sees is None else event.sees
+    numbers = [each for each in (event.batch, event.row, event.epoch, event.sequence) if each is not None]
+    if not isinstance(sees, list) or any(type(each) is not int for each in (*numbers, *sees)):
+        raise ScheduleError(f"step {n}: batch, row, epoch and sequence are whole numbers, and sees is a list of them")
     if event.sees is not None:
-        event = event._replace(sees=tuple(event.sees))
-    numbers = (event.batch, event.row, event.epoch, event.sequence)
-    if any(type(each) is not int for each in numbers if each is not None):
-        raise ScheduleError(f"step {n}: batch, row, epoch and sequence are whole numbers")
+        event = event._replace(sees=tuple(sees))
     actor = "program" if PROGRAM.fullmatch(str(event.actor)) else event.actor
     known = {"program": REQUESTS + OWN_STEPS + STRIKES, "network": NETWORK, "broker": BROKER}
     known["supervisor"] = (*SUPERVISOR, "run the stage again")

@@ -329,6 +329,15 @@ def test_name_that_ends_a_line_leaves_the_file_whole(tmp_path):
     assert [game.player for game in read_scores(file)] == ["a\u2028b", "a\x85b"]
 
 
+def test_score_after_a_line_without_its_end_is_a_line_of_its_own(tmp_path):
+    file = tmp_path / "scores.jsonl"
+    game = score("Ada", 1, KINDS["at least once"], steps=3, broken=True, blind=False)
+    add_score(file, game)
+    file.write_text(file.read_text().removesuffix("\n"))
+    add_score(file, game)
+    assert len(read_scores(file)) == 2
+
+
 @pytest.mark.parametrize(
     "damage",
     ["{", '{"player": "Ada"}', "[]", '"a"', "\x00", "", pytest.param("[" * 100_000, id="deep"), '{"seed": 1e999}'],

@@ -53,6 +53,8 @@ def test_driver_that_never_acts_again_has_crashed_and_one_that_does_wakes_up():
             {"actor": "driver 1", "action": "commit", "batch": "last"},
             "step 1: batch, row, epoch and sequence are whole",
         ),
+        ({"actor": "driver 1", "action": "commit", "sees": 3}, "step 1: .* sees is a list of them"),
+        ({"actor": "driver 1", "action": "commit", "sees": ["0"]}, "step 1: .* sees is a list of them"),
         ({"actor": "driver 1", "action": "commit", "colour": 1}, "step 1: an event has an actor, an action"),
         ({"actor": "network", "action": "deliver"}, "step 1: the network delivers a program's request"),
         ({"actor": "driver 2", "action": "commit", "batch": 0}, "step 1: driver 2 was not started"),
@@ -69,7 +71,7 @@ def test_what_is_impossible_is_one_clear_line(event, why):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "7", '{"events": []}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", "7", '{"events": []}', '{"stage": "", "events": 5}'])
 def test_what_is_no_schedule_says_how_one_looks(text):
     with pytest.raises(ScheduleError, match="a schedule is JSON"):
         Schedule.from_json(text)

@@ -190,13 +190,17 @@ class GroupUnknown(LookupError):
     """Kafka has no such consumer group, or no committed offset of it."""
 
 
+NO_OFFSET = "-"  # of a partition of which the group's members have committed none
+
+
 def describe_group(bootstrap_servers: str, group: str) -> pandas.DataFrame:
-    """Return what `kafka-consumer-groups --describe` shows, a row for each partition. Raises GroupUnknown.
+    """Return what `kafka-consumer-groups --describe` shows, a row for each committed offset. Raises GroupUnknown.
 
     The columns for members are left out: a consumer that commits offsets without joining has none.
     """
     ran = run_kafka_tool(GROUPS, "--bootstrap-server", bootstrap_servers, "--describe", "--group", group, timeout=120)
     rows = [line.split()[: len(COLUMNS)] for line in ran.stdout.splitlines() if line.startswith(f"{group} ")]
+    rows = [row for row in rows if NO_OFFSET not in row]
     if not rows:
         said = (ran.stderr or ran.stdout).strip().splitlines()[-1:] or ["the tool printed nothing"]
         raise GroupUnknown(f"group {group!r} has no committed offset: {said[0]}")

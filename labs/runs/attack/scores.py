@@ -70,7 +70,10 @@ def _read(file: Path, number: int, line: str) -> Score:
 def add_score(file: Path, game: Score) -> None:
     """Append a game to a file. Raises ValueError, and writes nothing, if a line of the file is not a score."""
     read_scores(file)
-    with file.open("a", encoding="utf-8") as scores:
+    with file.open("a+", encoding="utf-8") as scores:
+        scores.seek(0)
+        if (before := scores.read()) and not before.endswith("\n"):
+            scores.write("\n")  # somebody has edited the file
         scores.write(json.dumps(game._asdict(), ensure_ascii=False) + "\n")
 
 
