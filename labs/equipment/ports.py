@@ -19,11 +19,11 @@ def free_ports(count: int) -> list[int]:
     """Return `count` distinct ports that were free a moment ago. Raises PortTaken if it finds fewer."""
     found: list[int] = []
     for port in random.SystemRandom().sample(RANGE, 1000):
-        if len(found) == count:
-            return found
         with contextlib.suppress(PortTaken):
             require_free(port)
             found.append(port)
+        if len(found) == count:
+            return found
     raise PortTaken(f"no free port was found on 127.0.0.1 between {RANGE.start} and {RANGE.stop - 1}")
 
 

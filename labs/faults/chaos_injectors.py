@@ -64,21 +64,23 @@ class Journal:
 
     def note(self, kind: str, detail: str = "", injected: bool = True) -> Strike:
         """Record a strike that has no duration."""
-        strike = Strike(kind, self.now, detail, self.now, injected)
-        with self._lock:
-            self.strikes.append(strike)
-        self._report(strike)
-        return strike
+        now = self.now
+        return self._add(Strike(kind, now, detail, now, injected))
 
     @contextmanager
     def strike(self, kind: str, detail: str = "") -> Iterator[Strike]:
         """Record a strike that lasts as long as the `with` block."""
-        strike = self.note(kind, detail)
-        strike.ended = None
+        strike = self._add(Strike(kind, self.now, detail))
         try:
             yield strike
         finally:
             strike.ended = self.now
+
+    def _add(self, strike: Strike) -> Strike:
+        with self._lock:
+            self.strikes.append(strike)
+        self._report(strike)
+        return strike
 
 
 STEP = 0.05  # seconds between two checks of a condition

@@ -150,7 +150,7 @@ class TaskFaults:
         how, first, run = armed.read_text().split()
         if epoch < int(first) or run not in (ANY_RUN, _run()):
             return
-        if how != "worker" and not _has_job():
+        if how != "worker" and JOB_MARK in os.environ and not _job_runs():
             return  # a task whose job has been killed already
         try:
             armed.rename(Path(self.directory, f"{point}.struck"))  # only one of several tasks succeeds
@@ -188,11 +188,11 @@ def _run() -> str | None:
     return context.getLocalProperty("spark.jobGroup.id") if context else None
 
 
-def _has_job() -> bool:
+def _job_runs() -> bool:
     """Tell whether this task's job still runs: a task continues for a moment after its job was killed."""
     try:
         os.killpg(int(os.environ[JOB_MARK]), 0)
-    except (KeyError, ProcessLookupError):
+    except ProcessLookupError:
         return False
     return True
 

@@ -276,8 +276,7 @@ class Granted(NamedTuple):
 def read_batches(request: RequestHeader, frame: bytes) -> list[Batch]:
     """Read the batches of a produce request, in their order. Raises ValueError."""
     with _named(request):
-        if request.version >= TOPIC_IDS:
-            raise ValueError("it names topics only by their ids")
+        _check_names(request)
         batches = []
         for topic in _decoded(ProduceRequest, request, frame).topic_data:
             for partition in topic.partition_data:
@@ -291,11 +290,17 @@ def read_batches(request: RequestHeader, frame: bytes) -> list[Batch]:
 def read_written(request: RequestHeader, frame: bytes) -> list[Written]:
     """Read the answer to a produce request. Raises ValueError."""
     with _named(request):
+        _check_names(request)
         return [
             Written(topic.name, each.index, each.base_offset, said(each.error_code))
             for topic in _decoded(ProduceResponse, request, frame).responses
             for each in topic.partition_responses
         ]
+
+
+def _check_names(request: RequestHeader) -> None:
+    if request.version >= TOPIC_IDS:
+        raise ValueError("it names topics only by their ids")
 
 
 def read_end(request: RequestHeader, frame: bytes) -> End:

@@ -136,7 +136,11 @@ class HotSpare:
             spare, self._spare = self._spare, None
             self._taken += 1
             number = self._taken
-        job = self._told(spare, faults, options) or JobProcess(faults, self._environment, **options)
+        try:
+            job = self._told(spare, faults, options) or JobProcess(faults, self._environment, **options)
+        except BaseException:
+            self._start_next(number)
+            raise
         threading.Thread(target=self._follow, args=(job, number), name="hot-spare", daemon=True).start()
         return job
 

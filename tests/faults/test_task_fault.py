@@ -24,6 +24,14 @@ def test_task_whose_job_is_dead_does_not_strike_in_place_of_the_next_job(tmp_pat
         assert not struck.exists()
 
 
+@pytest.mark.parametrize("how", ["job", "freeze"])
+def test_task_that_belongs_to_no_job_says_so_where_it_would_strike(tmp_path, monkeypatch, how):
+    monkeypatch.delenv(JOB_MARK, raising=False)
+    faults = TaskFaults(str(tmp_path))
+    with faults.armed("before_commit", how), pytest.raises(RuntimeError, match="this task belongs to none"):
+        faults("before_commit", 1)
+
+
 # As a job does it: a thread that is not the main one, which waits, reaches the points of a batch.
 JOB = """
 import os, sys, threading

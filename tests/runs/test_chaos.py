@@ -82,6 +82,14 @@ def test_injector_draws_the_same_for_a_seed():
     assert runs[0] != runs[2]
 
 
+def test_strike_that_lasts_has_not_ended_when_it_is_reported():
+    reported: list[float | None] = []
+    journal = Journal(lambda strike: reported.append(strike.ended))
+    with journal.strike("broker-kill") as strike:
+        assert reported == [strike.ended] == [None]
+    assert strike.ended is not None
+
+
 def test_injector_that_breaks_ends_and_keeps_its_error():
     class Broken(chaos_injectors.Injector):
         target, gap = "broken", (0.0, 0.0)
