@@ -40,6 +40,7 @@ RATE = 5_000  # records per second
 SPEED = 4.8
 CLIENTS = 200
 WARM_UP = 15  # windows that do not count
+BATCHES = 10_000  # of which Spark keeps the progress; its default is 100
 SINKS: dict[str, Callable[..., Sink]] = {
     "exactly once": lambda topic, servers, **options: ExactlyOnceKafkaSink(
         topic, topic, bootstrap_servers=servers, **options
@@ -111,6 +112,7 @@ def run_traffic(
     results = count_ips(read_source(spark, bootstrap_servers, source))
     interval = f"{round((trigger or 0) * 1000)} milliseconds"
     checkpoint = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", BATCHES)
     query = start_query(results, SINKS[sink](topic, bootstrap_servers), checkpoint.name, processingTime=interval)
     watcher, closable = Watcher(bootstrap_servers, topic), dict[int, float]()
     requests = Traffic(requests=1 << 40, rate=RATE / SPEED, clients=CLIENTS, disorder_ms=0, bursts=False)

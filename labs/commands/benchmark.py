@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=10_000_000,
         help="ingest, peers: records of the long run; memory: rows of the batch",
     )
-    parser.add_argument("--rounds", type=int, default=4, help="sink, restart, writers, cluster, peers: runs of each")
+    rounds = "sink, restart, writers, cluster, peers: runs of each (default: 1 for peers, 3 to 5 for the others)"
+    parser.add_argument("--rounds", type=int, help=rounds)
     parser.add_argument("--windows", type=int, default=60, help="latency: windows measured in each run")
     parser.add_argument("--seconds", type=int, default=30, help="real-time: how long records are sent in each run")
     parser.add_argument("--partitions", type=int, default=1, help="peers: of the source (default: %(default)s)")
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from labs.commands.console import plain_console
 
-    options = {"rounds": arguments.rounds}
+    options = {} if arguments.rounds is None else {"rounds": arguments.rounds}
     if arguments.benchmark == "ingest":
         options = {"small": arguments.small, "large": arguments.large}
     if arguments.benchmark == "peers":

@@ -26,6 +26,11 @@ NOTES = ".progress.jsonl"
 PREDICTED, COMPARED, CHECKED, TICKET, REVIEWED = "predicted", "compared", "checked", "ticket", "reviewed"
 
 
+def _plain(value: Any) -> Any:
+    """Return a number of numpy's as a number of Python's, and anything else as text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
 @dataclass
 class Notes:
     """The notes in one file."""
@@ -36,7 +41,8 @@ class Notes:
 
     def add(self, kind: str, **values: Any) -> None:
         """Append one note. If the disk is full or read-only, only the note is lost."""
-        line = json.dumps({"kind": kind, "at": datetime.now(UTC).isoformat(timespec="seconds"), **values})
+        note = {"kind": kind, "at": datetime.now(UTC).isoformat(timespec="seconds"), **values}
+        line = json.dumps(note, default=_plain)
         with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 

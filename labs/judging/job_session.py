@@ -405,9 +405,9 @@ def run_job(
     except (EngineStopped, KafkaException) as stopped:  # the producer of the input raises the latter
         error = str(stopped)
     finally:
+        seconds = session.now
         session.close()
         session.disarm()
-    seconds = session.now
     session.sample()
     for remark in session.endings.remarks():
         job.remark(remark)

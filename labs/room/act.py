@@ -33,6 +33,7 @@ from labs.room.state import BATCHES_SHOWN
 from labs.runs import staircase
 
 KEPT = 100  # batches, as in Spark's own checkpoint
+TICK_NS = 1_000_000_000  # longer than the tick of any file system's clock
 
 
 @dataclass
@@ -98,7 +99,9 @@ class WatchedCheckpoint:
         with contextlib.suppress(OSError):
             changed = (self.directory / log).stat().st_mtime_ns
             if changed != self._seen.get(log):
-                self._seen[log] = changed
+                # The clock of a file system has ticks: within the present one the directory may change again.
+                if time.time_ns() - changed > TICK_NS:
+                    self._seen[log] = changed
                 return True
         return False
 

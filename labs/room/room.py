@@ -180,7 +180,8 @@ class Room:
         try:
             subscriber(changed)
         except Exception as error:
-            self._subscribers.remove(subscriber)
+            with contextlib.suppress(ValueError):  # it has unsubscribed meanwhile
+                self._subscribers.remove(subscriber)
             self._message = f"a view was removed, since it failed: {type(error).__name__}: {error}"
 
     def _line(self) -> str:

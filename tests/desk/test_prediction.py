@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import numpy
 import pytest
 
 from labs.desk.course import Question
@@ -55,6 +57,14 @@ def test_the_last_click_before_the_run_counts(desk, capsys):
     assert "You said so" in capsys.readouterr().out
     assert [note["said"] for note in notes_of().of("compared")] == [24]
     assert asked._widget.widget.closed
+
+
+def test_a_number_of_numpy_is_noted_as_a_number(desk):
+    asked = prediction(notes_of())
+    click(asked, 24)
+    found: Any = numpy.int64(24)
+    asked.compare(found)
+    assert [note["found"] for note in notes_of().of("compared")] == [24]
 
 
 def test_a_changed_parameter_that_finds_another_number_is_compared_with_that(capsys):
