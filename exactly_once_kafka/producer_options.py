@@ -10,9 +10,10 @@ from confluent_kafka import KafkaException, Producer
 from exactly_once_kafka.names import check_text, is_whole
 from exactly_once_kafka.tokens import with_kept_tokens
 
+LOGGER = logging.getLogger("exactly_once_kafka")  # without a handler, Python prints its warnings
 # librdkafka's messages go to Python's logging. They are dropped unless the application adds a handler.
-LOGGER = logging.getLogger("exactly_once_kafka")
-LOGGER.addHandler(logging.NullHandler())
+OF_LIBRDKAFKA = LOGGER.getChild("librdkafka")
+OF_LIBRDKAFKA.addHandler(logging.NullHandler())
 NO_ASSERTS = (
     "this Python skips every `assert`, and kafka-python cannot read Kafka's answers without them; unset "
     "PYTHONOPTIMIZE, or run Python without -O"
@@ -31,8 +32,19 @@ RESERVED_OPTIONS = {
     "test.mock.num.brokers": "rows would not go to a real Kafka",
     **dict.fromkeys(
         ("on.delivery", "dr.cb", "dr.msg.cb", "error.cb", "stats.cb", "throttle.cb", "logger"),
-        "the sink sets its own; the client's messages are logged under 'exactly_once_kafka'",
+        "the sink sets its own; the client's messages are logged under 'exactly_once_kafka.librdkafka'",
     ),
+}
+# librdkafka skips blanks in front of these, and kafka-python would take such a value for another one.
+WORDS = {
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "ssl.endpoint.identification.algorithm",
+    "broker.address.family",
+    "compression.type",
+    "compression.codec",
+    "partitioner",
 }
 JAVA_NAMES = {
     "sasl.jaas.config": "sasl_username and sasl_password",
@@ -75,6 +87,8 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
     for key, value in given.items():
         if isinstance(value, str) and not is_whole(value):
             raise ValueError(f"{key} has a NUL or a lone surrogate in it: the client would not read all of it")
+        if key in WORDS and str(value) != str(value).strip():
+            raise ValueError(f"{key} is {value!r}: leave out the blanks")
         if key in RESERVED_OPTIONS:
             raise ValueError(f"{key} cannot be set: {RESERVED_OPTIONS[key]}")
         if key in JAVA_NAMES:
@@ -87,9 +101,11 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         "queue.buffering.max.messages": 200_000,
         # Connect to the coordinator at once, and not when it is first needed: 7 ms for an epoch instead of 63.
         "enable.sparse.connections": False,
+        # A topic that somebody has deleted must be missed, and not made anew by the question for it.
+        "allow.auto.create.topics": False,
         "partitioner": "murmur2_random",  # as Spark's own writer and every Java client
         "delivery.report.only.error": True,
-        "logger": LOGGER,
+        "logger": OF_LIBRDKAFKA,
         # Without a callback, the call after the one that failed would also raise a fatal error.
         "error_cb": lambda error: None,
         **given,
@@ -100,7 +116,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         if float(settings["transaction.timeout.ms"]) > LONGEST_WAIT:
             settings.setdefault("socket.timeout.ms", LONGEST_WAIT)
         settings = with_kept_tokens(settings)
-        # This raises for an option that is wrong. The producer connects to nobody, not even to get a token.
+        # This raises for an option that is wrong. The producer sends nothing, and does not even get a token.
         Producer({key: value for key, value in settings.items() if key != "oauth_cb"})
     except KafkaException as error:
         raise ValueError(f"a producer option is not usable: {error.args[0].str()}") from error

@@ -110,6 +110,8 @@ class ExactlyOnceKafkaSink(BatchSink):
             check_topic("topic", topic)
         if writers not in WRITERS:
             raise ValueError(f"writers is {writers!r}; expected {' or '.join(map(repr, WRITERS))}")
+        if type(driver_rows) is not int or driver_rows < 0:
+            raise ValueError(f"driver_rows is {driver_rows!r}; expected a whole number, 0 or more")
         self.topic = topic
         self.writers, self.driver_rows = writers, driver_rows
         self._settings = producer_settings(name, bootstrap_servers, options)

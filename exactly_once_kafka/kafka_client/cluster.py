@@ -157,6 +157,8 @@ class Cluster:
     def __init__(self, settings: Mapping[str, Any]):
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
+        # It does not pass this on: a topic that somebody has deleted must be missed, and not made anew.
+        self._manager.cluster.config["allow_auto_create_topics"] = False
         self.produces = ProduceRequests(self.send)  # sent by `wait`
         # Without this, kafka-python logs an error when the garbage collector finds its objects half closed.
         self._end = weakref.finalize(self, _close, self._manager, self._net, os.getpid())

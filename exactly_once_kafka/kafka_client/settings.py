@@ -56,12 +56,14 @@ NAMES = {
 }
 OF_LOGIN = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 UNDERSTOOD = {*NAMES, "ssl.endpoint.identification.algorithm", "sasl.oauthbearer.config"}
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def kafka_python_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Return kafka-python's settings of a connection. Raises ValueError for one that it does not support."""
-    connection = {NAMES[key]: value for key, value in settings.items() if key in NAMES}
+    # As text, as librdkafka takes them: kafka-python fails with a password that is a number.
+    connection: dict[str, Any] = {NAMES[key]: str(value) for key, value in settings.items() if key in NAMES}
     unknown = [key for key in settings if key.startswith(OF_LOGIN) and key not in UNDERSTOOD]
     if unknown:
         raise ValueError(f"kafka-python cannot connect with {', '.join(unknown)}")
@@ -78,8 +80,12 @@ def kafka_python_settings(settings: dict[str, Any]) -> dict[str, Any]:
                 "kafka-python logs in by OAUTHBEARER only with oauth_cb, or as a client with a secret (oidc)"
             )
         connection["sasl_oauth_token_provider"] = _provider(settings)
+    if connection.get("sasl_mechanism", "").startswith("SCRAM") and set(connection["sasl_plain_username"]) & set(",="):
+        raise ValueError("kafka-python cannot log in by SCRAM as a user with a comma or an equals sign in its name")
     if "security_protocol" in connection:
         connection["security_protocol"] = connection["security_protocol"].upper()
+        if connection["security_protocol"] not in PROTOCOLS:  # kafka-python would take it for PLAINTEXT
+            raise ValueError(f"kafka-python knows no security.protocol {connection['security_protocol']!r}")
     if str(settings.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
         connection["ssl_check_hostname"] = False
     return connection

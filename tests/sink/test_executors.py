@@ -30,7 +30,8 @@ from exactly_once_kafka.kafka_client.settings import kafka_python_settings
 from exactly_once_kafka.kafka_rows import BatchRows
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.producer_options import producer_settings
-from exactly_once_kafka.sink import ExactlyOnceKafkaSink
+from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
+from labs.equipment.broker import Broker
 from labs.equipment.topics import admin, create_topic
 from labs.equipment.waiting import eventually
 from labs.evidence.readers.results import read_committed
@@ -425,6 +426,18 @@ def test_topic_that_does_not_exist_is_said_to(spark, publish_rows, kafka, option
     with pytest.raises(StreamingQueryException, match=f"BatchFailed.*no such topic or partition.*[' ]{name}"):
         publish_rows(sink, spark.range(3).selectExpr("'v' AS value", f"'{name}' AS topic"))
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [{"writers": "driver"}, BY_EXECUTORS], ids=WRITERS)
+def test_topic_that_does_not_exist_is_not_made_by_a_kafka_that_makes_topics(spark, publish_rows, options):
+    with Broker(settings={"auto.create.topics.enable": "true"}) as kafka:
+        options = options | {"bootstrap_servers": kafka.bootstrap_servers, "transaction_timeout_ms": 120_000}
+        sink = ExactlyOnceKafkaSink("to-nowhere", "nowhere", **options)
+        with pytest.raises(StreamingQueryException, match=r"BatchFailed.*no such topic or partition"):
+            publish_rows(sink, spark.range(3).selectExpr("'v' AS value"))
+        with admin(kafka.bootstrap_servers) as client:
+            assert "nowhere" not in client.list_topics()
 
 
 @pytest.mark.long

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from exactly_once_kafka import ExactlyOnceKafkaSink
+from exactly_once_kafka.kafka_client.settings import kafka_python_settings
 from exactly_once_kafka.producer_options import connection_settings, producer_settings
 
 SETTINGS = "sink", "127.0.0.1:1"
@@ -53,6 +58,52 @@ def test_what_lets_a_producer_in_lets_the_markers_reader_in():
     options |= {"oauth_cb": lambda _: ("token", 0.0), "linger_ms": 1}
     let_in = connection_settings(producer_settings(*SETTINGS, options))
     assert let_in.keys() == {"oauth_cb", *(key.replace("_", ".") for key in options)} - {"oauth.cb", "linger.ms"}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"security_protocol": " SSL"},
+        {"sasl_mechanism": "\tPLAIN"},
+        {"compression_type": " lz4"},
+        {"partitioner": " murmur2"},
+    ],
+)
+def test_blank_that_only_one_client_library_skips_is_refused(option):
+    with pytest.raises(ValueError, match="leave out the blanks"):
+        producer_settings(*SETTINGS, option)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"security.protocol": "TLS"}, "knows no security.protocol 'TLS'"),
+        (
+            {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "a=b,c", "sasl.password": "p"},
+            "a comma or an equals sign",
+        ),
+    ],
+)
+def test_connection_that_kafka_python_would_make_otherwise_is_left_to_the_driver(settings, why):
+    with pytest.raises(ValueError, match=why):
+        kafka_python_settings(settings)
+
+
+def test_numbers_of_a_connection_are_text_in_both_client_libraries():
+    settings = {"sasl.mechanism": "PLAIN", "sasl.username": 7, "sasl.password": 12345678}
+    assert kafka_python_settings(settings)["sasl_plain_password"] == "12345678"
+
+
+@pytest.mark.parametrize("driver_rows", ["1000", -1, 1.5, True])
+def test_number_of_rows_for_the_driver_is_a_whole_number(driver_rows):
+    with pytest.raises(ValueError, match=r"driver_rows is .*; expected a whole number, 0 or more"):
+        ExactlyOnceKafkaSink("a", "b", bootstrap_servers="127.0.0.1:1", driver_rows=driver_rows)
+
+
+def test_warnings_of_the_sink_are_printed_in_a_program_without_logging():
+    program = "from exactly_once_kafka.producer_options import LOGGER; LOGGER.warning('the driver writes')"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "the driver writes" in ran.stderr
 
 
 def test_missing_certificate_of_an_identity_provider_is_a_clear_error():
