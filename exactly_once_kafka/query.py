@@ -107,13 +107,19 @@ class RunningQuery:
         path = self._jvm.org.apache.hadoop.fs.Path
         directory = path(path(self._execution.resolvedCheckpointRoot()), NOTES)
         with _checkpoint_errors():
-            note = CheckpointNote(path(directory, quote(name, safe="")), directory, self._jvm, self._configuration)
+            note = CheckpointNote(path(directory, file_of(name)), directory, self._jvm, self._configuration)
         note.called = self._called[self.run]
         return note
 
 
 class CheckpointFailed(RuntimeError):
     """The checkpoint cannot be read or written; the message says why."""
+
+
+def file_of(sink: str) -> str:
+    """Return the file name of a sink's note. Those of unfinished notes begin with a dot, and this one does not."""
+    quoted = quote(sink, safe="")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 class CheckpointNote:

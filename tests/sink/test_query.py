@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from exactly_once_kafka.errors import SinkRefused
-from exactly_once_kafka.query import CheckpointFailed, CheckpointNote, RunningQuery
+from exactly_once_kafka.query import CheckpointFailed, CheckpointNote, RunningQuery, file_of
 from labs.pipeline.sinks.file_sink import FileSink
 
 
@@ -44,6 +45,12 @@ def test_plan_of_a_checkpoint_elsewhere_is_asked_of_spark(copy):
 
     copy(look)
     assert [len(each) for each in plans] == [1, 1, 1]
+
+
+def test_note_of_a_name_with_a_dot_in_front_is_no_unfinished_note():
+    assert file_of(".orders") == "%2Eorders"
+    assert unquote(file_of(".orders")) == ".orders"
+    assert file_of("orders.eu") == "orders.eu"
 
 
 def test_note_that_a_file_system_does_not_rename_is_not_taken_for_written():
