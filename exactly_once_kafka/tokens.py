@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import ssl
+    import urllib.request
 
 Token = tuple[Any, ...]  # the token, when it expires (seconds since 1970), and perhaps principal and extensions
 REST = 0.2  # share of a token's life that is left when another is requested, as in librdkafka
@@ -116,7 +117,7 @@ def _ask(oidc: dict[str, str], authority: dict[str, Any]) -> Token:
     import urllib.request
 
     form = {"grant_type": "client_credentials"} | ({"scope": oidc["scope"]} if oidc.get("scope") else {})
-    credentials = ":".join(urllib.parse.quote(oidc[key], safe="") for key in ("client.id", "client.secret"))
+    credentials = ":".join(urllib.parse.quote(str(oidc[key]), safe="") for key in ("client.id", "client.secret"))
     request = urllib.request.Request(
         oidc["token.endpoint.url"],
         data=urllib.parse.urlencode(form).encode(),
@@ -125,12 +126,23 @@ def _ask(oidc: dict[str, str], authority: dict[str, Any]) -> Token:
             "Accept": "application/json",
         },
     )
-    context = _trusting(authority) if oidc["token.endpoint.url"].startswith("https:") else None
-    with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
+    # Without redirects: a request to another place would take the client's secret there.
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_trusting(authority)), _no_redirects())
+    with opener.open(request, timeout=PATIENCE) as answer:
         token = json.load(answer)["access_token"]
     claims = _claims(token)
     extensions = dict(pair.split("=", 1) for pair in oidc.get("extensions", "").split(",") if pair)
     return token, float(claims["exp"]), claims.get("sub", ""), extensions
+
+
+def _no_redirects() -> urllib.request.HTTPRedirectHandler:
+    import urllib.request
+
+    class NoRedirects(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    return NoRedirects()
 
 
 def _claims(token: str) -> dict[str, Any]:

@@ -177,3 +177,22 @@ def test_connections_that_no_task_has_asked_for_in_a_while_are_ended(monkeypatch
     for each in settings:
         end_connections(each)
     assert not [key for key in cluster_module._kept if "127.0.0.1:1" in key]
+
+
+def test_secret_does_not_follow_a_redirect_to_another_place():
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(302)
+            self.send_header("Location", provider.url)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with Provider() as provider, ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = OIDC | {"sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/"}
+        with pytest.raises(OSError, match="302"):
+            with_kept_tokens({"sasl.mechanism": "OAUTHBEARER", **options})["oauth_cb"]("")
+        server.shutdown()
+        assert provider.asked == []
