@@ -203,4 +203,6 @@ def _pair(header: dict[str, bytes | None] | None) -> tuple[str, bytes | None]:
     if header is None or header["key"] is None:
         found = "an element" if header is None else "a header's key"
         raise ValueError(f"column 'headers': {found} is null in a row, and Kafka has no such header: filter it out")
+    if b"\0" in header["key"]:
+        raise ValueError("column 'headers': a header's key has a NUL in it, and librdkafka would cut it off there")
     return header["key"].decode(errors="replace"), header["value"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from exactly_once_kafka.deadline import SLICE, Deadline, seconds_to_abort
+from exactly_once_kafka.deadline import SLICE, Deadline, QueryStopped, seconds_to_abort
 from exactly_once_kafka.errors import Absence, OutcomeUnknown, Refusal, why_unknown
 from exactly_once_kafka.kafka_rows import BatchRows, Tags, kafka_rows
 
@@ -61,7 +61,9 @@ class PendingProducer:
                 self._thread.join(SLICE)
             if self._producer is not None:
                 return self._producer
-            if self._error and (last or isinstance(self._error, OutcomeUnknown) or not deadline.has_time()):
+            if self._error and (
+                last or isinstance(self._error, OutcomeUnknown | QueryStopped) or not deadline.has_time()
+            ):
                 raise self._error
             if self._error:
                 said = self._error

@@ -111,27 +111,36 @@ class OpenTransactionScanner:
         request = MetadataRequest(topics=None if everything else topics, allow_auto_topic_creation=False)
         leaders = Leaders()
         for topic in cluster.ask(request, None, deadline).topics:
+            asked = partitions is not None or topic.name in self._topics
+            error = for_code(topic.error_code)
+            if error is TopicAuthorizationFailedError:
+                self._cannot_see(topic.name)
+            elif asked and error not in (NoError, UnknownTopicOrPartitionError):  # unknown: it was deleted
+                raise error(f"{topic.name}: {error.description}")
             for each in topic.partitions:
                 partition = topic.name, each.partition_index
                 if topic.is_internal or not (partitions is None or partition in partitions):
                     continue
                 if each.leader_id >= 0:
                     leaders[partition] = each.leader_id
-                elif partitions is not None or topic.name in self._topics:
+                elif asked:
                     raise LeaderNotAvailableError(f"no leader for {topic.name}-{each.partition_index}")
         return leaders
 
     def _is_seen(self, topic: str, partition: Any) -> bool:
         error = for_code(partition.error_code)
         if error is TopicAuthorizationFailedError:
-            if topic not in self._unseen:
-                LOGGER.warning(
-                    "not allowed to READ topic %r: cannot check whether Kafka left rows of a sink open there", topic
-                )
-            self._unseen.add(topic)
+            self._cannot_see(topic)
         elif error is not NoError and (topic in self._topics or error is not UnknownTopicOrPartitionError):
             raise error(f"{topic}-{partition.partition_index}: {error.description}")
         return error is NoError
+
+    def _cannot_see(self, topic: str) -> None:
+        if topic not in self._unseen:
+            LOGGER.warning(
+                "not allowed to READ topic %r: cannot check whether Kafka left rows of a sink open there", topic
+            )
+        self._unseen.add(topic)
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
