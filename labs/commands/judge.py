@@ -99,8 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
     told = json.dumps(found.as_dict(), indent=1) if arguments.json else in_words  # JSON must not be cut
     try:
         print(told, flush=True)
-    except BrokenPipeError:  # the reader of the output has ended, which changes no verdict
+    except OSError as error:  # it changes no verdict
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        if not isinstance(error, BrokenPipeError):
+            print(f"python -m labs judge: {found.verdict}; more could not be printed: {error}", file=sys.stderr)
     return found.exit_code
 
 

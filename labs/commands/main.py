@@ -91,7 +91,8 @@ def main(argv: list[str] | None = None) -> int:
         check_directory()
         with ended_as_by_ctrl_c():
             code = module.run(arguments)
-            sys.stdout.flush()  # if Python itself flushed at its end, a failure would print a traceback
+            if sys.stdout is not None:  # None if the shell has closed it
+                sys.stdout.flush()  # if Python itself flushed at its end, a failure would print a traceback
             return code
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)

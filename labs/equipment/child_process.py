@@ -33,6 +33,7 @@ from labs.equipment.interrupts import interrupts_wait
 from labs.equipment.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+TO_DIE = 60.0  # seconds for the kernel to end a process after SIGKILL
 UTF8 = {"LC_ALL": "C.UTF-8"}  # in the C locale, a JVM cannot use a directory such as café/
 OF_SPARK = ("SPARK_", "PYSPARK_", "_PYSPARK_", "HADOOP_", "YARN_", "HIVE_", "LOG4J_")
 OF_OTHER_ENGINES = ("FLINK_", "PYFLINK_", "QUIX__")
@@ -183,6 +184,10 @@ ORDERLY = signal.SIGTERM  # asks a process to end by itself; some want another s
 ROUTINE = re.compile(r"\t|\S+ INFO ")  # lines of a Java log that seldom tell why a process ended
 
 
+class ProcessNotKilled(RuntimeError):
+    """A process lives on after SIGKILL."""
+
+
 class ChildProcess:
     """`command` in a process group of its own, its output appended to `log_file`; `options` are Popen's.
 
@@ -273,10 +278,15 @@ class ChildProcess:
                 os.killpg(self.group, number)
 
     def kill(self) -> None:
-        """SIGKILL the process and what it started, and wait until all of it is gone."""
+        """SIGKILL the process and what it started, and wait until all of it is gone. Raises ProcessNotKilled."""
         with interrupts_wait():
             self.signal(signal.SIGKILL)
-            self._process.wait()
+            try:
+                self._process.wait(TO_DIE)
+            except subprocess.TimeoutExpired:
+                raise ProcessNotKilled(
+                    f"process {self._process.pid} is still there {TO_DIE:g} s after SIGKILL: is it another user's?"
+                ) from None
             eventually(lambda: not self.has_group, interval=0.01)
             self._reaper.release()
 

@@ -62,7 +62,15 @@ class EngineSession:
     def __init__(self, engine: Engine, work: Work, watched: bool = True, partitions: int = 1):
         for topic in (work.source_topic, work.sink_topic):
             # Quix Streams stamps results with their event time, and the log is old: Kafka would soon delete them.
-            create_topic(work.bootstrap_servers, topic, partitions, retention_ms="-1")
+            # A Kafka of the user's own may also have other defaults.
+            create_topic(
+                work.bootstrap_servers,
+                topic,
+                partitions,
+                retention_ms="-1",
+                retention_bytes="-1",
+                cleanup_policy="delete",
+            )
         self.engine, self.work = engine, work
         self._producer = source_producer(work.bootstrap_servers, **OF_SOURCE)
         self.kills: list[float] = []  # seconds since the engine was first started

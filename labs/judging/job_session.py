@@ -10,13 +10,15 @@ The strike `terminate` asks a job to end, so that ending does not count: `_termi
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from kafka.errors import KafkaError as KafkaPythonError
 
 from labs.engines.engine import Work
 from labs.equipment.plain_text import one_line
@@ -34,11 +36,12 @@ PAUSE, SLOW, LATE, AWAY = 5.0, 3.0, 3.0, 16.0  # seconds
 TO_BE_HELD = 10.0  # seconds to wait for a request that is to be held back
 TO_END = 3.0  # seconds within which a job that has transactions ends one
 TO_READ = 1.0  # seconds until the readers have what a job wrote before its end
-TO_FOLLOW = 5.0  # seconds that other results may come behind those of the closing records
+TO_FOLLOW = 5.0  # seconds without another result, after those of the closing records
 TO_FLUSH = 120.0  # seconds for Kafka to take the input
 ENDINGS = 3  # in a row, without a new result
 LONGEST_READ = 0.5  # seconds
 MOST_RECORDS = 100_000  # that a job may write beyond ten times the expected ones
+MOST_BYTES = 500_000_000  # that a job may write beyond ten times its input: the judge keeps them all in memory
 SAMPLE_EVERY = 0.25  # seconds
 TELL_EVERY = 30.0  # seconds without another line of progress
 Say = Callable[[str], object]
@@ -80,6 +83,7 @@ class OutputTail(Tail):
         super().__init__(servers, topic, isolation_level)
         self.outputs: list[Output] = []
         self.latest = -1  # the highest index of an input record of which a result was seen
+        self.bytes = 0  # of all values
         self._workload = workload
 
     def read(self, seconds: float) -> None:
@@ -93,6 +97,7 @@ class OutputTail(Tail):
     def result_of(self, message: Message) -> Any:
         """Keep the record, and return the name of its result; None if it is no expected result."""
         self.outputs.append(output_of(message))
+        self.bytes += len(message.value() or b"")
         name = self._workload.result_of(self.outputs[-1])
         self.latest = max(self.latest, self._workload.due.get(name, -1))
         return name
@@ -119,6 +124,11 @@ class Endings:
             raise EngineStopped(f"{self.name} {ending}, {ENDINGS} times without a new result: {message}")
         times, first = self._told.get(ending, (0, message))
         self._told[ending] = times + 1, first
+
+    @property
+    def number(self) -> int:
+        """How often it has ended."""
+        return sum(times for times, _ in self._told.values())
 
     def remarks(self) -> list[str]:
         """Return one line for each way in which it ended."""
@@ -149,6 +159,8 @@ class JobSession(EngineSession):
         self.strikes: list[Strike] = []
         self.samples: list[tuple[float, int]] = []
         self.sent = 0  # records of the judge in the source topic, and the ends of its transactions
+        self._input_bytes = sum(len(record.value) for record in workload.inputs)
+        self._refusal = ""  # the first error of a record that Kafka did not take
         self._proxy, self.endings = proxy, Endings(job.name)
         super().__init__(job, work, partitions=workload.partitions)
 
@@ -167,17 +179,22 @@ class JobSession(EngineSession):
     def look(self) -> None:
         """Start the job again if it has ended by itself.
 
-        Raises EngineStopped if it ends again and again without a new result, or if it has written far too many records.
+        Raises EngineStopped if it ends again and again without a new result, if it has written far too many records, or
+        if Kafka has refused a record of the input.
         """
         assert self.process, "started"
+        self._check_input()
         wrote, due = len(self.tail.outputs), len(self.workload.due)
         if wrote > 10 * due + MOST_RECORDS:
             raise EngineStopped(f"{self.engine.name} wrote more than {wrote:,} records, where {due:,} are expected")
+        if self.tail.bytes > 10 * self._input_bytes + MOST_BYTES:
+            wrote, given = self.tail.bytes >> 20, self._input_bytes >> 20
+            raise EngineStopped(f"{self.engine.name} wrote more than {wrote:,} MB, where the input has {given:,} MB")
         if self.process.running:
             return
         ending, message = self.process.ending, self.process.last_line()
         self.idle(TO_READ)
-        if self.is_done:
+        if self.has_all:
             return
         self.endings.note(ending, message, len(self.watcher.outputs))
         self.process.close()
@@ -187,9 +204,9 @@ class JobSession(EngineSession):
         self.idle(TO_SEE)  # the watcher reads in this thread
 
     @property
-    def is_done(self) -> bool:
-        """Whether the results of all closing records are committed."""
-        return self.workload.last <= self.watcher.distinct
+    def has_all(self) -> bool:
+        """Whether all expected results are committed."""
+        return self.workload.due.keys() <= self.watcher.distinct
 
     def send_aborted(self) -> None:
         """Send records in a transaction, and abort it: only a job that reads uncommitted records sees them."""
@@ -206,17 +223,20 @@ class JobSession(EngineSession):
     def strike(self, aim: Aim) -> None:
         """Wait for the planned moment, strike, and note what happened to the job. Raises EngineStopped.
 
-        Each kind of strike is a method with its name: `_late_commit` for "late-commit".
+        Each kind of strike is a method with its name: `_late_commit` for "late-commit". It returns what happened, in
+        words, and whether it struck as planned.
         """
         blow = getattr(self, f"_{aim.kind.replace('-', '_')}")
         self._wait_for(aim)
         began = self.now
-        self.strikes.append(Strike(aim.kind, began, blow(aim)))
+        met, hit = blow(aim)
+        self.strikes.append(Strike(aim.kind, began, met, missed=not hit))
 
     def finish(self, rest: Sequence[Input]) -> None:
         """Send the rest and the closing records, and wait until all results are committed. Raises EngineStopped.
 
-        A job may work on several records at a time, so that other results may follow those of the closing records.
+        A job may work on several records at a time, so that other results may follow those of the closing records: wait
+        for them until none has come for TO_FOLLOW seconds.
         """
         self.send(rest)
         self.flush()
@@ -224,13 +244,23 @@ class JobSession(EngineSession):
         self.flush()
         self.wait_for_these(self.workload.last)
         until = self.now + TO_FOLLOW
-        while not self.workload.due.keys() <= self.watcher.distinct and self.now < until:
+        while not self.has_all and self.now < until:
+            seen, ended = len(self.watcher.distinct), self.endings.number
             self.tick()
+            if len(self.watcher.distinct) > seen:
+                until = max(until, self.now + TO_FOLLOW)
+            if self.endings.number > ended:  # it was started again, and may go on where it ended
+                until = self.now + self.patience
 
     def flush(self) -> None:
         """Wait until Kafka has acknowledged what was sent. Raises EngineStopped if not: it is not the job's fault."""
         if left := self._producer.flush(TO_FLUSH):
             raise EngineStopped(f"Kafka did not take {left:,} records of the input within {TO_FLUSH:g} s")
+        self._check_input()
+
+    def _check_input(self) -> None:
+        if self._refusal:
+            raise EngineStopped(f"Kafka did not take a record of the input: {self._refusal}")
 
     def _wait_for(self, aim: Aim) -> None:
         if not aim.before:
@@ -240,7 +270,7 @@ class JobSession(EngineSession):
                 self.tick()
         self.idle(aim.delay)
 
-    def _kill(self, aim: Aim) -> str:
+    def _kill(self, aim: Aim) -> tuple[str, bool]:
         struck = True
         if aim.before == ANSWER:
             struck = self._drop_an_answer(Request.PRODUCE)
@@ -254,13 +284,13 @@ class JobSession(EngineSession):
         when = f"before {aim.before}" if aim.before else "at the first sight of new results"
         sought = "commit" if aim.before == COMMIT else "write"
         told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a {sought} through the proxy"
-        return f"{told}; {self._committed:,} results were committed"
+        return f"{told}; {self._committed:,} results were committed", struck
 
-    def _terminate(self, aim: Aim) -> str:
+    def _terminate(self, aim: Aim) -> tuple[str, bool]:
         job = self.process
         assert isinstance(job, RunningJob), "an engine is only killed"
         if not job.running:
-            return f"not terminated: it {job.ending} just before"  # the next `look` counts this ending
+            return f"not terminated: it {job.ending} just before", False  # the next `look` counts this ending
         asked = self.now
         job.signal(signal.SIGTERM)
         while (left := job.running or job.has_group) and self.now - asked < GRACE:
@@ -271,29 +301,29 @@ class JobSession(EngineSession):
             met = f"it {job.ending} after {self.now - asked:.1f} s"
         self.kill()
         self.start()
-        return f"on SIGTERM {met}; {self._committed:,} results were committed"
+        return f"on SIGTERM {met}; {self._committed:,} results were committed", True
 
-    def _pause(self, aim: Aim) -> str:
+    def _pause(self, aim: Aim) -> tuple[str, bool]:
         assert isinstance(self.process, RunningJob), "an engine is only killed"
         self.process.pause()
         self.idle(PAUSE)
         self.process.resume()
-        return f"frozen for {PAUSE:g} s"
+        return f"frozen for {PAUSE:g} s", True
 
-    def _cut(self, aim: Aim) -> str:
+    def _cut(self, aim: Aim) -> tuple[str, bool]:
         assert self._proxy, "drawn only with a proxy"
         self._proxy.cut()
-        return "all connections were cut"
+        return "all connections were cut", True
 
-    def _slow(self, aim: Aim) -> str:
+    def _slow(self, aim: Aim) -> tuple[str, bool]:
         assert self._proxy, "drawn only with a proxy"
         fault = self._proxy.delay_next_response(Request.PRODUCE, SLOW, not_client_id=SOURCE_CLIENT)
         struck = self._wait_until(fault.struck.is_set)
         self.disarm()
         missed = f"no write came through the proxy within {TO_BE_HELD:g} s"
-        return f"an answer came {SLOW:g} s late" if struck else missed
+        return f"an answer came {SLOW:g} s late" if struck else missed, struck
 
-    def _late_commit(self, aim: Aim) -> str:
+    def _late_commit(self, aim: Aim) -> tuple[str, bool]:
         assert self._proxy, "drawn only with a proxy"
         held = self._hold(Request.END_TXN, cut_client=True)
         if held:
@@ -302,18 +332,18 @@ class JobSession(EngineSession):
                 answer = held.deliver().error or "no error"
             except OSError as error:
                 answer = f"none ({error})"
-            return f"the end of a transaction came {LATE:g} s late; Kafka's answer: {answer}"
+            return f"the end of a transaction came {LATE:g} s late; Kafka's answer: {answer}", True
         self.disarm()
-        return f"it ended no transaction within {TO_BE_HELD:g} s, so no commit was late"
+        return f"it ended no transaction within {TO_BE_HELD:g} s, so no commit was late", False
 
-    def _outage(self, aim: Aim) -> str:
+    def _outage(self, aim: Aim) -> tuple[str, bool]:
         held = self._hold(Request.END_TXN, cut_client=False)
         self.kill()
         self.disarm()
         self.idle(AWAY)
         self.start()
         what = "killed while its commit was held back" if held else "killed; it ended no transaction"
-        return f"{what}; started again after {AWAY:g} s"
+        return f"{what}; started again after {AWAY:g} s", held is not None
 
     def _drop_an_answer(self, kind: Request, seconds: float = TO_BE_HELD) -> bool:
         """Drop the answer to the job's next request of this kind, and return whether there was one within `seconds`."""
@@ -366,11 +396,16 @@ class JobSession(EngineSession):
     def _send_one(self) -> None:
         record = self._unsent.pop()
         self.sent += 1
+        place = self.work.source_topic, record.value, record.key, record.partition
         try:
-            self._producer.produce(self.work.source_topic, record.value, record.key, record.partition)
+            self._producer.produce(*place, on_delivery=self._delivered)
         except BufferError:
             self.flush()
-            self._producer.produce(self.work.source_topic, record.value, record.key, record.partition)
+            self._producer.produce(*place, on_delivery=self._delivered)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None and not self._refusal:
+            self._refusal = error.str()
 
 
 def run_job(
@@ -409,11 +444,12 @@ def run_job(
         session.close()
         session.disarm()
     session.sample()
+    audit = workload.audit(read(work, session.watcher.outputs, error))
     for remark in session.endings.remarks():
         job.remark(remark)
-    for remark in filter(None, (_foreign_records(session), _other_topics(work, _topics(work) - before))):
-        job.remark(remark)
-    audit = workload.audit(read(work, session.watcher.outputs, error))
+    with contextlib.suppress(OSError, KafkaException, KafkaPythonError):  # what was read counts all the same
+        for remark in filter(None, (_foreign_records(session), _other_topics(work, _topics(work) - before))):
+            job.remark(remark)
     return JobRun(
         job.command, session.strikes, seconds, audit, job.remarks, session.samples, session.recoveries,
         session.first_result,

@@ -23,6 +23,7 @@ from labs.engines.engine import Running, Work
 from labs.equipment.child_process import ChildProcess
 from labs.equipment.plain_text import one_line
 from labs.equipment.waiting import eventually
+from labs.judging.engine_session import EngineStopped
 
 LARGEST_LOG = 16 << 20  # bytes
 TAIL = 1 << 14  # bytes at the end of the log that are searched for the last message
@@ -72,7 +73,10 @@ class Job:
 
     def start(self, work: Work) -> Running:
         """Start the job, or start it again, in this process's working directory."""
-        (work.directory / "checkpoint").mkdir(parents=True, exist_ok=True)
+        try:
+            (work.directory / "checkpoint").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineStopped(f"{self.name} has replaced its CHECKPOINT_DIR: {error.strerror}") from error
         return RunningJob(self.command, work.directory / "output.log", contract(work), self.remark)
 
     def remark(self, line: str) -> None:

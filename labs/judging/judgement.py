@@ -23,7 +23,7 @@ EXIT_CODES = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}
 PROVES_NOTHING = "the control was not doubled, so these strikes prove nothing about the job"
 CONTROL_LOST = "it lost results, so it is not at least once: let it commit its offsets after its writes"
 NO_CONTROL = "there was no control, so it is not known whether these strikes can cause duplicates"
-NO_STRIKES = "nothing was struck"
+NO_STRIKES = "no strike met the job at its work, so nothing was tried"
 NO_HEADERS = "not judged: whether readers saw records of aborted transactions, which a job's records do not name"
 
 
@@ -62,7 +62,7 @@ class Judgement:
         told = [self.job.audit.reason]
         if not self.job.audit.valid:
             pass  # the audit has its own reason; the control matters only for a valid audit
-        elif not self.job.strikes:
+        elif all(strike.missed for strike in self.job.strikes):
             told.append(NO_STRIKES)
         elif not self.control:
             told.append(NO_CONTROL)

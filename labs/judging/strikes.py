@@ -89,14 +89,18 @@ class Aim:
 
 @dataclass(frozen=True)
 class Strike:
-    """A strike that was carried out: `seconds` since the first start; `met` tells what happened to the job."""
+    """A strike that was carried out: `seconds` since the first start; `met` tells what happened to the job.
+
+    It has `missed` if the planned moment did not come, so that it struck nothing, or an idle job.
+    """
 
     kind: str
     seconds: float
     met: str
+    missed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "seconds": round(self.seconds, 2), "met": self.met}
+        return {"kind": self.kind, "seconds": round(self.seconds, 2), "met": self.met, "missed": self.missed}
 
 
 def kinds_of(kills: int, faults: Sequence[str]) -> list[str]:

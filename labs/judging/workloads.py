@@ -31,6 +31,7 @@ from labs.pipeline.records import (
     WINDOW_MS,
     parse_result_value,
     source_value,
+    without_repeated_keys,
 )
 
 Name = tuple[Any, ...]  # of an expected result
@@ -165,7 +166,8 @@ def judge_decided(reading: Reading, tally: AnomalyTally) -> None:
 
 def judge_watched(reading: Reading, tally: AnomalyTally) -> None:
     """Report each record that a read_committed reader saw, and that is not there any more."""
-    for output in sorted(set(reading.watched or ()) - set(reading.outputs)) if reading.error is None else ():
+    gone = set(reading.watched or ()) - set(reading.outputs) if reading.error is None else set()
+    for output in sorted(gone, key=lambda each: (each.partition, each.offset)):
         tally.add(Anomaly.READERS_DISAGREE, "a reader saw it, and a later reader did not: {}", output)
 
 
@@ -374,7 +376,7 @@ class Transfer:
     def result_of(self, output: Output) -> tuple[int, str] | None:
         """Return (id, account) of a posting; None if the posting is not expected, or has another amount."""
         try:
-            posting = json.loads(output.value or b"")
+            posting = json.loads((output.value or b"").decode(), object_pairs_hook=without_repeated_keys)
             number, account, amount = posting["id"], posting["account"], posting["amount"]
         except (ValueError, KeyError, TypeError, RecursionError):
             return None

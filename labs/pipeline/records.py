@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 SOURCE_TOPIC = "ip_count_source"
 SINK_TOPIC = "ip_count_sink"
@@ -79,7 +80,8 @@ def parse_result_value(value: bytes | str | None) -> tuple[int, str, int]:
     if type(value) is bytes and (plain := _plain_result(value)):
         return int(plain[1]), plain[2].decode(), int(plain[3])
     try:
-        fields = json.loads(value or b"")
+        text = value.decode() if isinstance(value, bytes) else value or ""
+        fields = json.loads(text, object_pairs_hook=without_repeated_keys)
         start, ip, count = (fields[name] for name in RESULT_FIELDS)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _no_result(value) from error
@@ -87,6 +89,14 @@ def parse_result_value(value: bytes | str | None) -> tuple[int, str, int]:
     if (type(start), type(ip), type(count)) != (int, str, int):
         raise _no_result(value)
     return start, ip, count
+
+
+def without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError if a key is there twice, since readers would take different values."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key is there twice")
+    return fields
 
 
 def _no_result(value: bytes | str | None) -> ValueError:

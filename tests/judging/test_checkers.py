@@ -84,6 +84,7 @@ def test_a_copy_has_each_record_once_and_in_order(read, expected):
     assert anomalies(COPY, read) == expected
 
 
+NO_CREDIT = {Anomaly.PHANTOM: 1, Anomaly.LOST: 1, Anomaly.TORN_BATCH: 1}
 DEBIT_TWICE = postings()[:1] + postings()
 
 
@@ -97,6 +98,8 @@ DEBIT_TWICE = postings()[:1] + postings()
         (postings()[:2] + postings(), {Anomaly.DUPLICATE: 2}),
         ([*postings(), posting(0, "alice", 1_000)], {Anomaly.PHANTOM: 1}),
         ([*postings(), posting(0, "carol", 1)], {Anomaly.PHANTOM: 1}),
+        ([*postings()[:-1], postings()[-1].replace(b'"amount"', b'"amount": 7, "amount"')], NO_CREDIT),
+        ([*postings()[:-1], postings()[-1].decode().encode("utf-16")], NO_CREDIT),
         ([*postings(), b'{"id": true, "account": "bob", "amount": 0}', b"[]", b"[" * 9_999], {Anomaly.PHANTOM: 3}),
     ],
 )
@@ -141,6 +144,13 @@ def test_a_record_that_vanished_and_an_open_transaction_are_reported():
     gone = [*read, Output(0, 99, FIRST[0])]
     assert anomalies(COPY, read, watched=gone, decided={0: True}) == {Anomaly.READERS_DISAGREE: 1}
     assert anomalies(COPY, read, watched=read, decided={0: True, 1: False}) == {Anomaly.HANGING_TRANSACTION: 1}
+
+
+def test_a_record_that_vanished_with_and_without_a_value_is_reported_twice():
+    place = outputs([b"a", None])
+    watched = [place[0], place[1]._replace(offset=place[0].offset)]
+    found = COPY.audit(Reading(both(copied(0)), watched=watched))
+    assert found.counts[Anomaly.READERS_DISAGREE] == 2
 
 
 @pytest.mark.parametrize(

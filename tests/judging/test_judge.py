@@ -15,6 +15,7 @@ import pytest
 
 from labs.commands.main import main
 from labs.engines.engine import Work
+from labs.equipment.broker import Broker
 from labs.equipment.jars import broker_jars
 from labs.equipment.topics import admin
 from labs.equipment.waiting import eventually
@@ -145,6 +146,14 @@ def test_faults_of_the_network_leave_a_right_job_valid(monkeypatch):
     assert met.keys() == {"kill", "cut", "slow", "late-commit"}
     assert met["slow"] == "an answer came 3 s late"
     assert met["late-commit"].startswith("the end of a transaction came 3 s late; Kafka's answer: ")
+
+
+@pytest.mark.long
+def test_input_that_kafka_does_not_take_is_not_the_jobs_fault():
+    with Broker(settings={"message.max.bytes": "2000"}) as kafka:
+        found = judge_example("copy_transactional", size=5_000, bootstrap_servers=kafka.bootstrap_servers)
+    assert found.verdict is Verdict.UNKNOWN, found
+    assert "Kafka did not take a record of the input" in found.reason
 
 
 @pytest.mark.long

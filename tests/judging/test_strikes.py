@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -183,6 +184,14 @@ def test_a_job_is_valid_only_if_its_control_is_doubled(job, control, verdict, ex
     assert (PROVES_NOTHING in found.reason) == (job is VALID and control not in (None, DOUBLED))
     assert (NO_CONTROL in found.reason) == (control is None)
     assert json.loads(json.dumps(found.as_dict()))["verdict"] == str(verdict)
+
+
+def test_strikes_that_all_missed_are_said_to_have_tried_nothing():
+    struck = [Strike("late-commit", 3.0, "it ended no transaction", missed=True)]
+    missed = Judgement("copy", 7, ["late-commit"], replace(VALID, strikes=struck))
+    assert "nothing was tried" in missed.reason
+    hit = replace(VALID, strikes=[*struck, Strike("kill", 4.0, "killed")])
+    assert "nothing was tried" not in Judgement("copy", 7, ["kill"], hit).reason
 
 
 def test_a_control_that_loses_instead_of_doubling_is_told_why():
