@@ -17,6 +17,7 @@ from functools import partial
 
 from exactly_once_kafka.points import AFTER_COMMIT, point
 from labs.equipment.broker import Broker
+from labs.equipment.plain_text import one_line
 from labs.equipment.topics import create_topic
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import Audit, Verdict, audit
@@ -36,6 +37,11 @@ MINUTES = 3.0  # of chaos
 PATIENCE = 300.0  # seconds for a job: its Spark has to start on a busy machine
 STRUCK = 5  # the batch in which a fault strikes: it publishes the 8 results of a window
 LINES = 12  # of what happened
+
+
+class NotStruck(RuntimeError):
+    """The student's sink never came to the point at which it was to be struck."""
+
 
 Step = tuple[str, str]  # when, what
 StartJob = Callable[..., JobProcess]
@@ -59,6 +65,8 @@ def _on_a_log(strike: Strike, lab: Lab, scenario: Scenario) -> Finding:
         )
         try:
             strike(start, steps)
+        except NotStruck as error:
+            return scenario.finding(began, grade=Grade.UNKNOWN, symptom="", detail=str(error), timeline=steps)
         except (JobFailed, TimeoutError) as error:
             return scenario.finding(
                 began,
@@ -68,9 +76,12 @@ def _on_a_log(strike: Strike, lab: Lab, scenario: Scenario) -> Finding:
                 restarted=len(steps) > 1,
                 timeline=[*steps, ("then", str(error))],
             )
-        return _judged(
-            scenario, began, audit(count_by_window(accesses), read_results(kafka.bootstrap_servers, SINK_TOPIC)), steps
-        )
+        try:
+            results = read_results(kafka.bootstrap_servers, SINK_TOPIC)
+        except ValueError as error:
+            said = f"your results cannot be read: {one_line(str(error), 1_000)}"
+            return scenario.finding(began, grade=Grade.FAILED, symptom="wrong", detail=said, timeline=steps[-LINES:])
+        return _judged(scenario, began, audit(count_by_window(accesses), results), steps)
 
 
 def _judged(scenario: Scenario, began: float, verdict: Audit, steps: list[Step], said: str = "") -> Finding:
@@ -105,6 +116,8 @@ def _killed_after_commit(start: StartJob, steps: list[Step]) -> None:
     except JobFailed as error:
         if "SIGKILL" not in str(error):
             raise
+    else:
+        raise NotStruck(f"the fault found no place to strike: batch {STRUCK} ended without kafka.commit()")
     _to_its_end(start, steps)
 
 
@@ -112,6 +125,8 @@ def _woken(start: StartJob, steps: list[Step]) -> None:
     """Freeze a driver before it takes an epoch for a batch, let another one do all the work, and wake the first."""
     with start((Fault(point("before", "fence"), STRUCK, "pause"),)) as sleeper:
         eventually(lambda: sleeper.paused or sleeper.exit_code is not None, PATIENCE)
+        if not sleeper.paused:
+            raise NotStruck(f"the fault found no place to strike: batch {STRUCK} called no kafka.new_producer()")
         steps.append(("job 1", f"frozen when it was about to call kafka.new_producer() for batch {STRUCK}"))
         _to_its_end(start, steps)
         sleeper.resume()

@@ -32,6 +32,7 @@ from labs.exercises.checker.student_process import Run
 from labs.pipeline.records import RESULT_FIELDS, parse_result_value
 
 ROWS = 5  # of each batch
+LONGEST_NAME = 255  # of a file
 NUMBERS = itertools.count(1)
 TORN, CHANGED = "torn", "changed"
 
@@ -94,8 +95,9 @@ def visible(directory: Path) -> Iterator[str]:
     for entry in sorted(file for file in (directory / "manifest").glob("**/*") if file.is_file()):
         for name in lines_of(entry):
             file = directory / name
-            if not file.is_file():
-                raise ValueError(f"{entry.relative_to(directory)} names {name!r}, and there is no such file")
+            if len(name) > LONGEST_NAME or not file.is_file():
+                named = f"{entry.relative_to(directory)} names {one_line(name)!r}"
+                raise ValueError(f"{named}, and there is no such file")
             yield from lines_of(file)
 
 

@@ -32,6 +32,33 @@ def test_skeleton_does_not_pass():
     assert (found.symptom, found.scenario) == SKELETON, report
 
 
+class Unstruck:
+    """A job that comes to its end without the point at which it was to be struck."""
+
+    paused, exit_code = False, 0
+
+    def __init__(self, faults):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def wait(self, patience):
+        pass
+
+    def batches_done(self):
+        return [0]
+
+
+@pytest.mark.parametrize("strike", [capstone._woken, capstone._killed_after_commit])
+def test_fault_that_found_no_place_to_strike_is_no_pass(strike):
+    with pytest.raises(capstone.NotStruck, match="found no place to strike"):
+        strike(lambda faults=(): Unstruck(faults), [])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -232,10 +232,13 @@ def as_result(message: Message) -> Result:
         raise ValueError(f"the record at {at}: {error}") from error
 
 
+EVIDENCE = ("batch_id", "attempt", "batch_rows")
+
+
 @lru_cache(maxsize=1_000)  # all records of an attempt but the last have the same headers
 def _evidence(headers: tuple[tuple[str, bytes | None], ...]) -> tuple[int | None, str | None, int | None]:
     """Return batch_id, attempt and batch_rows from a record's headers. Raises ValueError for one that is no number."""
-    texts = {key: (text or b"").decode() for key, text in headers}
+    texts = {key: (text or b"").decode() for key, text in headers if key in EVIDENCE}
     batch_id, batch_rows = (int(texts[name]) if name in texts else None for name in ("batch_id", "batch_rows"))
     return batch_id, texts.get("attempt"), batch_rows
 

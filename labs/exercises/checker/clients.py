@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from labs.exercises.checker.crash_points import CrashPoints, Watched
+from labs.exercises.checker.crash_points import CrashPoints, KafkaSilent, Watched
 
 PATIENCE = 10  # seconds for one answer of Kafka
 ENDS_IGNORED = 100
@@ -87,7 +87,7 @@ class ExerciseConsumer(Watched):
     def _next(self) -> Message | None:
         message = self._real.poll(0.05 if self._ends else PATIENCE)
         if message is None and not self._ends:
-            raise TimeoutError(f"no record and no end of {self._at[0]} within {PATIENCE} s: is the broker alive?")
+            raise KafkaSilent(f"no record and no end of {self._at[0]} within {PATIENCE} s: is the broker alive?")
         if message is None or (message.error() and message.error().code() == KafkaError._PARTITION_EOF):
             return None
         if message.error():

@@ -28,6 +28,12 @@ from labs.equipment.plain_text import one_line
 from labs.faults.fault_points import InjectedCrash
 
 KINDS = ("phase", "call", "point", "kill", "end", "answer", "state")
+
+
+class KafkaSilent(TimeoutError):
+    """The broker of an exercise has not answered: this says nothing about the code that asked."""
+
+
 NOT_JUDGED = "could not be judged"  # nothing that happened says anything about the code
 # The endings that a run notes itself. A process that notes none was killed, or ended by os._exit.
 ENDINGS = (

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.equipment.plain_text import first_line
-from labs.exercises.checker.crash_points import NOT_JUDGED, Crash, CrashPoints, RunJournal
+from labs.exercises.checker.crash_points import NOT_JUDGED, Crash, CrashPoints, KafkaSilent, RunJournal
 from labs.exercises.checker.student_module import Unusable, find, in_words, load, safely, where
 
 
@@ -49,7 +49,8 @@ def run(spec: dict[str, Any], journal: RunJournal) -> None:
     except BaseException as error:
         at = where(error, shown)
         ending = "import error" if isinstance(error, ImportError) else "crashed"
-        if not at and journal.phase not in ("load", "call"):  # the checker's own tools, before the code was called
+        own_tools = not at and journal.phase not in ("load", "call")  # the checker's, before the code was called
+        if own_tools or isinstance(error, KafkaSilent):
             ending = NOT_JUDGED
         journal.write("end", f"{in_words(error)}{at}", ending=ending, error=type(error).__name__[:100])
     else:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labs.equipment.child_process import ChildProcess, for_python, resident_bytes
+from labs.equipment.child_process import ChildProcess, ending_of, for_python, resident_bytes
 from labs.equipment.waiting import eventually
 from labs.exercises.checker.crash_points import NOT_JUDGED, NOT_WRITTEN, Crash, TornJournal, read_journal
 
@@ -237,8 +237,8 @@ class StudentProcess:
             )
         else:
             assert code is not None  # a process that goes on has noted how its run ended
-            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code} (os._exit?)"
-            ending, detail = "vanished", f"the process ended {how}, and your function had not returned"
+            hint = " (os._exit?)" if code >= 0 else ""
+            ending, detail = "vanished", f"the process {ending_of(code)}{hint}, and your function had not returned"
         return Run(ending, detail, output, events)
 
 
