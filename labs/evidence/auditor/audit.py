@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
 from labs.evidence.auditor.anomalies import Anomaly, AnomalyTally, Audit, Fate, Verdict
-from labs.evidence.auditor.observed import Key, Reading, Result, SourceHistory
+from labs.evidence.auditor.observed import Key, Reading, Result, SourceHistory, describe
 
 
 def audit(
@@ -153,7 +153,9 @@ class Comparison:
         """Judge every result except those with too small a count; `late` has the late requests of each result."""
         due = dict(expected)
         for key, times in late.items():
-            if times and key in due:
+            if key in due and times > due[key]:
+                self.doubt = f"{times:,} late requests are said of {describe(key)}, which has {due[key]:,}"
+            elif times and key in due:
                 due[key] -= times
                 self._add_late(key, times, expected[key])
         delivered, wrong = self.by_window[Fate.DELIVERED], self.by_window[Fate.WRONG]

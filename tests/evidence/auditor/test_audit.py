@@ -24,6 +24,12 @@ def found(judged: Audit) -> dict[Anomaly, int]:
     return dict(judged.counts)
 
 
+def test_more_late_requests_than_a_result_has_are_a_doubt():
+    judged = audit({(NOON, A): 3}, [], late_dropped={(NOON, A): 5})
+    assert not judged.valid
+    assert "5 late requests are said of" in judged.reason
+
+
 def batch(batch_id: int, attempt: str, *counts: int, partition=0, offset=0, rows=None) -> list[Result]:
     """Return one result per count, of IPs that no other batch has, and the expectation that they fulfil.
 
