@@ -80,7 +80,8 @@ def kafka_python_settings(settings: dict[str, Any]) -> dict[str, Any]:
                 "kafka-python logs in by OAUTHBEARER only with oauth_cb, or as a client with a secret (oidc)"
             )
         connection["sasl_oauth_token_provider"] = _provider(settings)
-    if connection.get("sasl_mechanism", "").startswith("SCRAM") and set(connection["sasl_plain_username"]) & set(",="):
+    is_scram = connection.get("sasl_mechanism", "").startswith("SCRAM")
+    if is_scram and not set(",=").isdisjoint(connection.get("sasl_plain_username", "")):
         raise ValueError("kafka-python cannot log in by SCRAM as a user with a comma or an equals sign in its name")
     if "security_protocol" in connection:
         connection["security_protocol"] = connection["security_protocol"].upper()

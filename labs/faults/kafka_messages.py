@@ -25,7 +25,7 @@ from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.producer.transaction import EndTxnRequest, EndTxnResponse, InitProducerIdResponse
 from kafka.record.memory_records import MemoryRecords
 
-LENGTH = 4  # bytes in front of each message
+from labs.pipeline.two_phase.end_transaction import LENGTH
 
 
 class Request(Enum):

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from labs.faults.kafka_messages import LENGTH, Answer, Request, RequestHeader, correlation_id, read_request
-from labs.pipeline.two_phase.end_transaction import read_message
+from labs.faults.kafka_messages import Answer, Request, RequestHeader, correlation_id, read_request
+from labs.pipeline.two_phase.end_transaction import LENGTH, read_message
 
 Direction = Literal["request", "response"]
 
