@@ -294,7 +294,8 @@ class ExecutorsTransport(KafkaTransport):
         if any(report.failed == SILENT for report in reports) and self._retry_until.has_time():
             return None
         if lacking := [report.error for report in reports if report.failed == LACKING]:
-            LOGGER.warning("sink %r: the driver writes, since executors cannot: %s", self.store.name, lacking[0])
+            what = "sink %r: the driver writes, since executors cannot: %s (their Python is %r: see PYSPARK_PYTHON)"
+            LOGGER.warning(what, self.store.name, lacking[0], rows.sparkSession.sparkContext.pythonExec)
             self.next_batch.executors_can = False
             return None
         return [*reports, Report(failed=AGAIN)] if _ran_again(reports, rows) else reports

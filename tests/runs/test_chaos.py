@@ -21,7 +21,7 @@ def chaos(capsys, *arguments):
     shown = capsys.readouterr()
     report = json.loads(shown.out)
     for strike in report["strikes"]:
-        assert f" s: {strike['kind']} " in shown.err, "without a terminal, each fault is a line as it begins"
+        assert f" s: {strike['kind']}" in shown.err, "without a terminal, each fault is a line as it begins"
     return code, report
 
 

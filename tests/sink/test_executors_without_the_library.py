@@ -74,7 +74,7 @@ def test_driver_writes_what_executors_without_the_library_cannot(folder, spark, 
     assert copy.published() == ALL
     assert len(tried) == 1  # and not in the batches after it
     said = "the driver writes, since executors cannot: ModuleNotFoundError: No module named 'exactly_once_kafka'"
-    assert any(said in message for message in caplog.messages)
+    assert any(said in message and str(folder / "python") in message for message in caplog.messages)
 
 
 @pytest.mark.long

@@ -129,6 +129,7 @@ class Example:
         code = re.sub(r'(bootstrap_servers="[^"]*")', ", ".join([r"\1", *options]), self._code)
         (self._directory / "example.py").write_text(code)
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environment["PYSPARK_PYTHON"] = str(self._python)  # as in an activated environment; PATH has another python3
         environment |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
         environment["JDK_JAVA_OPTIONS"] = " ".join([*QUICK_SPARK, f'"-Djava.io.tmpdir={self._directory}"'])
         with (self._directory / "log").open("ab") as log:
