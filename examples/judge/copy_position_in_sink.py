@@ -7,7 +7,7 @@ predecessor that is still writing, so that nothing can come behind what was read
 import os
 import signal
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 SERVERS, GROUP = os.environ["KAFKA_BOOTSTRAP_SERVERS"], os.environ["GROUP"]
 SOURCE, SINK = os.environ["SOURCE_TOPIC"], os.environ["SINK_TOPIC"]
@@ -20,8 +20,12 @@ def next_offset(partition: int) -> int:
     reader.assign([TopicPartition(SINK, partition, 0)])
     offset = 0
     while True:
-        record = reader.poll(10)
-        if record is None or record.error():  # the end of the partition
+        record = reader.poll(30)
+        if record is None:  # silence is not the end: to start at 0 would copy everything again
+            raise SystemExit(f"Kafka does not answer for partition {partition} of {SINK}")
+        if error := record.error():
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise SystemExit(f"partition {partition} of {SINK} cannot be read: {error}")
             reader.close()
             return offset
         offset = int(dict(record.headers())["source-offset"]) + 1

@@ -58,14 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from labs.commands.console import plain_console
     from labs.equipment.plain_text import check_writable, plain
-    from labs.judge import judge
-    from labs.judging.judgement import html, junit
 
-    say = functools.partial(plain_console(stderr=True).print, soft_wrap=True)
-    reports = [(file, of) for file, of in ((arguments.junit, junit), (arguments.html, html)) if file]
     try:
+        from labs.commands.console import plain_console
+        from labs.judge import judge
+        from labs.judging.judgement import html, junit
+
+        say = functools.partial(plain_console(stderr=True).print, soft_wrap=True)
+        reports = [(file, of) for file, of in ((arguments.junit, junit), (arguments.html, html)) if file]
         for file, _ in reports:
             check_writable(file)
         found = judge(

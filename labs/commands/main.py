@@ -83,6 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if unknown:  # argparse itself would show the usage of `python -m labs`
         commands.choices.get(arguments.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+    failed = getattr(module, "UNKNOWN", 1)  # an exit code of 1 says that a judged job is invalid
     print_whatever_the_locale()
     logging.getLogger().addHandler(NO_LOG)
     try:
@@ -99,17 +100,17 @@ def main(argv: list[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the reader of the output has ended
-        return 1
+        return failed
     except (ImportError, AttributeError) as error:
         if not (foreign := foreign_packages()):
             raise
         print(f"python -m labs {arguments.command}: {foreign}\n({error})", file=sys.stderr)
-        return 1
+        return failed
     except (RuntimeError, OSError, ValueError) as error:
         if os.environ.get("LABS_TRACEBACK"):
             raise
         print(f"python -m labs {arguments.command}: {plain(str(error))}", file=sys.stderr)
-        return 1
+        return failed
 
 
 def listed() -> str:

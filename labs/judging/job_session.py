@@ -159,7 +159,6 @@ class JobSession(EngineSession):
         self.strikes: list[Strike] = []
         self.samples: list[tuple[float, int]] = []
         self.sent = 0  # records of the judge in the source topic, and the ends of its transactions
-        self._input_bytes = sum(len(record.value) for record in workload.inputs)
         self._refusal = ""  # the first error of a record that Kafka did not take
         self._proxy, self.endings = proxy, Endings(job.name)
         super().__init__(job, work, partitions=workload.partitions)
@@ -184,19 +183,13 @@ class JobSession(EngineSession):
         """
         assert self.process, "started"
         self._check_input()
-        wrote, due = len(self.tail.outputs), len(self.workload.due)
-        if wrote > 10 * due + MOST_RECORDS:
-            raise EngineStopped(f"{self.engine.name} wrote more than {wrote:,} records, where {due:,} are expected")
-        if self.tail.bytes > 10 * self._input_bytes + MOST_BYTES:
-            wrote, given = self.tail.bytes >> 20, self._input_bytes >> 20
-            raise EngineStopped(f"{self.engine.name} wrote more than {wrote:,} MB, where the input has {given:,} MB")
+        if flood := _flood(len(self.tail.outputs), self.tail.bytes, self.workload):
+            raise EngineStopped(f"{self.engine.name} {flood}")
         if self.process.running:
             return
         ending, message = self.process.ending, self.process.last_line()
         self.idle(TO_READ)
-        if self.has_all:
-            return
-        self.endings.note(ending, message, len(self.watcher.outputs))
+        self.endings.note(ending, message, len(self.watcher.distinct))
         self.process.close()
         self.start()
 
@@ -229,27 +222,38 @@ class JobSession(EngineSession):
         blow = getattr(self, f"_{aim.kind.replace('-', '_')}")
         self._wait_for(aim)
         began = self.now
-        met, hit = blow(aim)
+        if self.process and not self.process.running:  # the next `look` counts this ending, and starts the job again
+            met, hit = f"no {aim.kind}: it {self.process.ending} just before", False
+        else:
+            met, hit = blow(aim)
         self.strikes.append(Strike(aim.kind, began, met, missed=not hit))
 
     def finish(self, rest: Sequence[Input]) -> None:
-        """Send the rest and the closing records, and wait until all results are committed. Raises EngineStopped.
+        """Send the rest and the closing records, and wait for their results. Raises EngineStopped.
 
-        A job may work on several records at a time, so that other results may follow those of the closing records: wait
-        for them until none has come for TO_FOLLOW seconds.
+        Other records may follow those results: the job may work on several records at a time, or write one twice. Wait
+        for them until none has come for TO_FOLLOW seconds, but for new results no longer than for any others.
         """
         self.send(rest)
         self.flush()
         self.send(self.workload.closing)
         self.flush()
         self.wait_for_these(self.workload.last)
-        until = self.now + TO_FOLLOW
-        while not self.has_all and self.now < until:
-            seen, ended = len(self.watcher.distinct), self.endings.number
-            self.tick()
-            if len(self.watcher.distinct) > seen:
+        newest = self.now  # when the last new result came
+        until = newest + TO_FOLLOW
+        while self.now < min(until, newest + self.patience):
+            new, wrote, ended = len(self.watcher.distinct), len(self.watcher.outputs), self.endings.number
+            try:
+                self.tick()
+            except EngineStopped:
+                if self.has_all:  # it had nothing left to do
+                    return
+                raise
+            if len(self.watcher.distinct) > new:
+                newest = self.now
+            if len(self.watcher.outputs) > wrote:
                 until = max(until, self.now + TO_FOLLOW)
-            if self.endings.number > ended:  # it was started again, and may go on where it ended
+            if self.endings.number > ended and not self.has_all:  # it was started again, and may go on where it ended
                 until = self.now + self.patience
 
     def flush(self) -> None:
@@ -273,24 +277,24 @@ class JobSession(EngineSession):
     def _kill(self, aim: Aim) -> tuple[str, bool]:
         struck = True
         if aim.before == ANSWER:
-            struck = self._drop_an_answer(Request.PRODUCE)
+            struck = self._drop_an_answer(TO_BE_HELD, Request.PRODUCE)
         elif aim.before == COMMIT:  # EndTxn first: a job with transactions may store its progress only after it
-            struck = self._drop_an_answer(Request.END_TXN, TO_END) or self._drop_an_answer(Request.OFFSET_COMMIT)
+            struck = self._drop_an_answer(TO_END, Request.END_TXN)
+            struck = struck or self._drop_an_answer(TO_BE_HELD, Request.END_TXN, Request.OFFSET_COMMIT)
         elif aim.before == WRITE:
             struck = bool(self._hold(Request.PRODUCE, cut_client=False))
+        waited = TO_BE_HELD + (TO_END if aim.before == COMMIT else 0)
         self.kill()
         self.disarm()
         self.start()
         when = f"before {aim.before}" if aim.before else "at the first sight of new results"
         sought = "commit" if aim.before == COMMIT else "write"
-        told = f"killed {when}" if struck else f"killed after {TO_BE_HELD:g} s without a {sought} through the proxy"
+        told = f"killed {when}" if struck else f"killed after {waited:g} s without a {sought} through the proxy"
         return f"{told}; {self._committed:,} results were committed", struck
 
     def _terminate(self, aim: Aim) -> tuple[str, bool]:
         job = self.process
         assert isinstance(job, RunningJob), "an engine is only killed"
-        if not job.running:
-            return f"not terminated: it {job.ending} just before", False  # the next `look` counts this ending
         asked = self.now
         job.signal(signal.SIGTERM)
         while (left := job.running or job.has_group) and self.now - asked < GRACE:
@@ -345,11 +349,11 @@ class JobSession(EngineSession):
         what = "killed while its commit was held back" if held else "killed; it ended no transaction"
         return f"{what}; started again after {AWAY:g} s", held is not None
 
-    def _drop_an_answer(self, kind: Request, seconds: float = TO_BE_HELD) -> bool:
-        """Drop the answer to the job's next request of this kind, and return whether there was one within `seconds`."""
+    def _drop_an_answer(self, seconds: float, *kinds: Request) -> bool:
+        """Drop the answer to the job's next request of each kind; return whether there was any within `seconds`."""
         assert self._proxy, "drawn only with a proxy"
-        lost = self._proxy.drop_next_response(kind, cut=False, not_client_id=SOURCE_CLIENT)
-        struck = self._wait_until(lost.struck.is_set, seconds)
+        lost = [self._proxy.drop_next_response(kind, cut=False, not_client_id=SOURCE_CLIENT) for kind in kinds]
+        struck = self._wait_until(lambda: any(each.struck.is_set() for each in lost), seconds)
         self.disarm()
         self.idle(TO_SEE)
         return struck
@@ -444,7 +448,7 @@ def run_job(
         session.close()
         session.disarm()
     session.sample()
-    audit = workload.audit(read(work, session.watcher.outputs, error))
+    audit = workload.audit(read(work, workload, session.watcher.outputs, error))
     for remark in session.endings.remarks():
         job.remark(remark)
     with contextlib.suppress(OSError, KafkaException, KafkaPythonError):  # what was read counts all the same
@@ -456,15 +460,30 @@ def run_job(
     )  # fmt: skip
 
 
-def read(work: Work, watched: Sequence[Output], error: str | None) -> Reading:
+def _flood(records: int, size: int, workload: Workload) -> str:
+    """Return in words that a job wrote far too many records, or far too many bytes; empty if it did not."""
+    due, given = len(workload.due), sum(len(record.value) for record in workload.inputs)
+    if records > 10 * due + MOST_RECORDS:
+        return f"wrote more than {records:,} records, where {due:,} are expected"
+    if size > 10 * given + MOST_BYTES:
+        return f"wrote more than {size >> 20:,} MB, where the input has {given >> 20:,} MB"
+    return ""
+
+
+def read(work: Work, workload: Workload, watched: Sequence[Output], error: str | None) -> Reading:
     """Wait until all transactions have ended, and read the sink topic from its beginning to its end.
 
-    If that fails, the reading has the `watched` records and an `error`.
+    If that fails, the reading has the `watched` records and an `error`. A flood is not read to its end.
     """
+    outputs, size = list[Output](), 0
     try:
         decided = wait_until_decided(work.bootstrap_servers, work.sink_topic, UNTIL_DECIDED)
-        records = read_to_end(work.bootstrap_servers, work.sink_topic, "read_committed")
-        return Reading([output_of(record) for record in records], watched, decided, error)
+        for record in read_to_end(work.bootstrap_servers, work.sink_topic, "read_committed"):
+            outputs.append(output_of(record))
+            size += len(record.value() or b"")
+            if flood := _flood(len(outputs), size, workload):
+                return Reading(outputs, watched, decided, error or f"it {flood}; the rest was not read")
+        return Reading(outputs, watched, decided, error)
     except (KafkaException, TimeoutError) as failed:
         return Reading(watched, None, {}, error or f"the sink topic could not be read: {failed}")
 

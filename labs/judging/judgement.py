@@ -136,8 +136,8 @@ def junit(found: Judgement) -> str:
     suite = ElementTree.Element("testsuite", name="exactly once")
     _case(suite, "the job is exactly once", found.job, found.verdict, found.reason)
     if found.control:
-        verdict = Verdict.VALID if found.control_is_doubled else Verdict.UNKNOWN
-        _case(suite, "the control is doubled", found.control, verdict, PROVES_NOTHING)
+        judged = (Verdict.VALID, "") if found.control_is_doubled else (Verdict.UNKNOWN, PROVES_NOTHING)
+        _case(suite, "the control is doubled", found.control, *judged)
     for count, of in (("tests", "testcase"), ("failures", ".//failure"), ("errors", ".//error")):
         suite.set(count, str(len(suite.findall(of))))
     return ElementTree.tostring(suite, "utf-8", xml_declaration=True).decode() + "\n"
@@ -147,7 +147,7 @@ def _case(suite: ElementTree.Element, name: str, run: JobRun, verdict: Verdict, 
     case = ElementTree.SubElement(suite, "testcase", classname="judge", name=name, time=f"{run.seconds:.1f}")
     words = "\n".join(map(plain, run_in_words(run)))
     if verdict is Verdict.VALID:
-        ElementTree.SubElement(case, "system-out").text = words
+        ElementTree.SubElement(case, "system-out").text = "\n".join(filter(None, (plain(reason), words)))
     else:
         kind = "failure" if verdict is Verdict.INVALID else "error"
         ElementTree.SubElement(case, kind, message=plain(reason or str(verdict))).text = words

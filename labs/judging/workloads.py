@@ -291,7 +291,8 @@ class Count:
     def __init__(self, records: int, partitions: int, seed: int, keys: int = CLIENTS):
         if partitions != 1:
             raise ValueError(f"the workload count has 1 partition, not {partitions}: windows are closed by event time")
-        self.log = log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=keys, bursts=False))
+        late = {"disorder_ms": LATENESS_MS}  # as late as a window waits
+        self.log = log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=keys, bursts=False, **late))
         self._expected = count_by_window(log)
         self.inputs = [Input(0, ip.encode(), source_value(time_ms, ip)) for time_ms, ip in log]
         self.due: dict[Key, int] = {}
@@ -307,9 +308,10 @@ class Count:
         self.last = {key for key in self._expected if key[0] == end}
 
     def result_of(self, output: Output) -> Key | None:
-        """Return window start and IP of a result; None if it is not a result of the count."""
+        """Return window start and IP of a result; None if nobody expects it."""
         result = _result(output)
-        return (result.window_start, result.ip) if result else None
+        key = (result.window_start, result.ip) if result else None
+        return key if key in self._expected else None
 
     def audit(self, reading: Reading) -> Audit:
         """Let the lab's auditor judge what was read."""

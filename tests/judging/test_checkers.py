@@ -8,7 +8,7 @@ import pytest
 
 from labs.evidence.auditor.anomalies import Anomaly, Verdict
 from labs.judging.workloads import Copy, Count, Output, Reading, Transfer, workload_called
-from labs.pipeline.records import result_value
+from labs.pipeline.records import LATENESS_MS, result_value
 
 COPY, TRANSFER, COUNT = Copy(6, 2, seed=1), Transfer(4, 2, seed=1), Count(3_000, 1, seed=1)
 
@@ -189,6 +189,19 @@ def test_what_a_foreign_job_cannot_show_is_not_judged():
         assert Anomaly.ABORTED_READ not in workload.audit(Reading([], [], {0: True})).judged
     assert Anomaly.TORN_BATCH in TRANSFER.audit(Reading([], [])).judged
     assert Anomaly.TORN_BATCH not in COPY.audit(Reading([], [])).judged
+
+
+def test_a_count_that_nobody_expects_is_no_result_that_a_run_waits_for():
+    assert COUNT.result_of(Output(0, 0, result_value(min(COUNT._expected)[0], "10.9.9.9", 1))) is None
+    assert {COUNT.result_of(output) for output in outputs(counted())} == COUNT.due.keys()
+
+
+def test_records_of_a_count_come_as_late_as_a_window_waits():
+    latest, late = 0, []
+    for time_ms, _ in COUNT.log:
+        latest = max(latest, time_ms)
+        late.append(latest - time_ms)
+    assert 0.9 * LATENESS_MS < max(late) <= LATENESS_MS
 
 
 def test_every_result_becomes_due_by_an_input_and_the_last_ones_by_the_closing_records():

@@ -125,6 +125,17 @@ def test_a_reader_of_the_output_that_ends_changes_no_verdict(judged, monkeypatch
         os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
 
 
+@pytest.mark.parametrize("module", ["labs.judge", "labs.commands.console"])
+def test_without_a_package_that_it_needs_nothing_is_judged(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # as if its import failed
+    assert main(["judge", "--", "true"]) == 2
+
+
+def test_in_a_directory_that_is_gone_nothing_is_judged(monkeypatch):
+    monkeypatch.setattr("labs.commands.main.check_directory", lambda: (_ for _ in ()).throw(RuntimeError("gone")))
+    assert main(["judge", "--", "true"]) == 2
+
+
 def test_a_reader_of_the_progress_that_ends_is_unknown():
     program = "import sys, labs.judge; from labs.commands.main import main; "
     program += "labs.judge.judge = lambda *_, say, **__: say('strike 1 of 4'); sys.exit(main(['judge', '--', 'true']))"

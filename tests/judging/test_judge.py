@@ -7,8 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import uuid
+from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -21,7 +25,7 @@ from labs.equipment.topics import admin
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.anomalies import Anomaly, Verdict
 from labs.judge import judge
-from labs.judging.job_session import ENDINGS, JobSession
+from labs.judging.job_session import ENDINGS, EngineStopped, JobSession, read
 from labs.judging.judged_job import Job
 from labs.judging.strikes import Aim
 from labs.judging.workloads import Copy
@@ -244,11 +248,14 @@ def test_a_termination_waits_for_what_the_job_started(session):
 
 
 @pytest.mark.bench
-def test_a_job_that_ended_just_before_a_termination_has_ended_by_itself(session):
+@pytest.mark.parametrize("kind", ["terminate", "kill", "pause", "cut"])
+def test_a_job_that_ended_just_before_a_strike_has_ended_by_itself(session, kind):
+    aim = replace(AT_ONCE, kind=kind)
     ended = session(["echo", "bye"])
     eventually(lambda: not ended.process.running)
-    ended.strike(AT_ONCE)
-    assert ended.strikes[0].met == "not terminated: it ended by itself with exit code 0 just before"
+    ended.strike(aim)
+    assert ended.strikes[0].met == f"no {aim.kind}: it ended by itself with exit code 0 just before"
+    assert ended.strikes[0].missed
     ended.tick()
     assert ended.endings.remarks() == ["it ended by itself with exit code 0 and was started again: it printed: bye"]
 
@@ -261,6 +268,63 @@ def test_a_right_job_is_valid_when_it_is_terminated_on_a_kafka_of_ones_own(broke
     [strike] = found.job.strikes
     assert strike.met.startswith("on SIGTERM it was ended by SIGTERM after ")
     assert not found.job.remarks
+
+
+LATE_COPY = """
+import os, sys, time, confluent_kafka
+servers = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+consumer = confluent_kafka.Consumer({**servers, "group.id": os.environ["GROUP"], "auto.offset.reset": "earliest"})
+consumer.subscribe([os.environ["SOURCE_TOPIC"]])
+producer = confluent_kafka.Producer(servers)
+print("up", flush=True)
+values = []
+while len(values) < 41:
+    record = consumer.poll(1)
+    if record is not None and not record.error():
+        values.append(record.value())
+        producer.produce(os.environ["SINK_TOPIC"], record.value())
+producer.flush()
+if sys.argv[1] == "again":
+    time.sleep(2)
+    producer.produce(os.environ["SINK_TOPIC"], values[0])
+    producer.flush()
+    input()
+"""
+
+
+@pytest.mark.bench
+def test_a_record_that_comes_twice_after_all_results_is_seen(session):
+    doubling = session([sys.executable, "-c", LATE_COPY, "again"])
+    doubling.finish(doubling.workload.inputs)
+    assert len(doubling.watcher.outputs) == len(doubling.watcher.distinct) + 1 == 42
+
+
+@pytest.mark.bench
+def test_a_job_that_ends_after_its_last_result_has_ended_by_itself(session):
+    ended = session([sys.executable, "-c", LATE_COPY, "end"])
+    ended.finish(ended.workload.inputs)
+    assert ended.has_all
+    assert "it ended by itself with exit code 0 and was started again" in ended.endings.remarks()[0]
+
+
+@pytest.mark.bench
+def test_a_job_that_ends_again_and_again_with_rubbish_is_not_waited_for_forever(session, monkeypatch):
+    monkeypatch.setattr("labs.judging.job_session.TO_READ", 0.1)
+    ending = session([sys.executable, "-c", "print('up', flush=True)\n" + RUBBISH.replace("input()", "")])
+    ending.workload.last, ending.patience = set(), 8
+    began = time.monotonic()
+    with pytest.raises(EngineStopped, match="3 times without a new result"):
+        ending.finish([])
+    assert time.monotonic() - began < 30
+
+
+def test_a_flood_is_not_read_to_its_end(monkeypatch):
+    record = SimpleNamespace(partition=lambda: 0, offset=lambda: 0, value=lambda: bytes(1 << 20), error=lambda: None)
+    monkeypatch.setattr("labs.judging.job_session.read_to_end", lambda *_: repeat(record))
+    monkeypatch.setattr("labs.judging.job_session.wait_until_decided", lambda *_: {0: True})
+    found = read(Work("", "source", "sink", Path(), "job"), Copy(40, 1, seed=1), [], None)
+    assert found.error
+    assert "MB, where the input has 0 MB; the rest was not read" in found.error
 
 
 RUBBISH = """

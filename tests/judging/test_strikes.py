@@ -220,6 +220,11 @@ def test_junit_has_a_failure_for_invalid_and_an_error_for_unknown(job, control, 
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == numbers
 
 
+def test_junit_says_beside_valid_what_the_verdict_is_worth():
+    assert NO_CONTROL in junit(Judgement("copy", 7, ["kill"], VALID))
+    assert PROVES_NOTHING not in junit(Judgement("copy", 7, ["kill"], VALID, DOUBLED))
+
+
 def test_the_page_needs_no_other_file_and_escapes_what_a_job_says():
     page = html(Judgement("copy", 7, ["kill"], DOUBLED, VALID))
     assert "<b>" not in page
