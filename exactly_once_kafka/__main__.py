@@ -78,7 +78,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     if not all("=" in option for option in arguments.option):
         raise ValueError("--option wants KEY=VALUE, such as sasl.username=me")
-    options = dict(option.split("=", 1) for option in arguments.option)
+    given = (option.split("=", 1) for option in arguments.option)
+    options = {key.replace("_", "."): value for key, value in given}  # as the sink's own arguments may be written
     topic = topic_for(arguments.name, arguments.marker_topic)
     servers, deadline = arguments.bootstrap_servers, Deadline(10)
     store = MarkerStore(arguments.name, topic, servers, options)
@@ -93,7 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"sink {arguments.name!r}, marker in topic {topic!r}: {describe(found)}")
         if marker is not None:
             check(marker, found, arguments.force)
-            store.topic.create(deadline)
+            if store.topic.id(deadline) is None:  # who may not create topics can adopt in one that exists
+                store.topic.create(deadline)
             settings = producer_settings(arguments.name, servers, options)
             first = functools.partial(
                 ensure_transaction_ended, arguments.name, settings, topic, arguments.topic, abort=True

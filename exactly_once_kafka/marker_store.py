@@ -91,6 +91,8 @@ class MarkerStore:
         First wait until every transaction that is open in the topic now has ended. With `undecided`, do not wait, and
         return the last marker before the first open transaction.
         """
+        while self._consumer is not None and self._consumer.poll(0) is not None:
+            pass  # the client tells of errors only when asked: those of an idle time are over, or come again
         self._refusal.ask_again()
         try:
             self._read_on(deadline, undecided)

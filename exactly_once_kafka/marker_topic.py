@@ -87,6 +87,8 @@ class MarkerTopic:
 
         Raises MarkerTopicUnsafe.
         """
+        if self._client is not None:
+            self._client.poll(0)  # tells of the errors since the last request
         self._refusal.ask_again()
         while (found := self._described(deadline)) is not None:
             try:

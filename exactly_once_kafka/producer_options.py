@@ -103,6 +103,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
         "enable.sparse.connections": False,
         # A topic that somebody has deleted must be missed, and not made anew by the question for it.
         "allow.auto.create.topics": False,
+        "message.max.bytes": 1_048_588,  # as a topic's max.message.bytes; the client's own limit is lower
         "partitioner": "murmur2_random",  # as Spark's own writer and every Java client
         "delivery.report.only.error": True,
         "logger": OF_LIBRDKAFKA,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Token = tuple[Any, ...]  # the token, when it expires (seconds since 1970), and perhaps principal and extensions
 REST = 0.2  # share of a token's life that is left when another is requested, as in librdkafka
+RETRY = 10  # seconds until another request, after one that failed
 PATIENCE = 30  # seconds for the identity provider to answer
 
 OF_OIDC = "sasl.oauthbearer."
@@ -29,26 +30,37 @@ UNDERSTOOD = {"method", "client.id", "client.secret", "token.endpoint.url", "sco
 
 
 class KeptToken:
-    """An `oauth_cb` that keeps its token. It calls `fetch` only if the token will expire soon, or Kafka refused it."""
+    """An `oauth_cb` that keeps its token. It calls `fetch` only if the token will expire soon, or Kafka refused it.
+
+    If `fetch` fails and the token has not expired, the token is used for RETRY seconds more, and so on.
+    """
 
     def __init__(self, fetch: Callable[[str], Token]):
         self._fetch, self._lock = fetch, threading.Lock()
         self._token: Token = ()
-        self._good_until = 0.0
+        self._good_until = self._expires = 0.0
         self._refused = 0  # how many tokens Kafka has refused
 
     def __call__(self, config: str) -> Token:
         with self._lock:
-            if time.time() >= self._good_until:
-                self._token = self._fetch(config)
-                now, expires = time.time(), float(self._token[1])
-                self._good_until = expires - REST * (expires - now)
+            if (now := time.time()) < self._good_until:
+                return self._token
+            try:
+                token = self._fetch(config)
+                expires = float(token[1])
+            except Exception:
+                if now >= self._expires:
+                    raise
+                self._good_until = min(self._expires, now + RETRY)
+                return self._token
+            self._token, self._expires = token, expires
+            self._good_until = expires - REST * (expires - time.time())
             return self._token
 
     def forget(self) -> None:
         """Request another token at the next call, since Kafka has refused this one."""
         with self._lock:
-            self._good_until = 0.0
+            self._good_until = self._expires = 0.0
             self._refused += 1
 
     def renew(self, other: KeptToken) -> None:
@@ -58,7 +70,7 @@ class KeptToken:
         """
         with self._lock:
             if other._refused > self._refused or other._good_until > self._good_until:
-                self._token, self._good_until = other._token, other._good_until
+                self._token, self._good_until, self._expires = other._token, other._good_until, other._expires
                 self._refused = max(other._refused, self._refused)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -264,7 +264,16 @@ class _Headers(NamedTuple):
             found = "an element" if headers.null_count else "a header's key"
             raise ValueError(f"column 'headers': {found} is null in a row, and Kafka has no such header: filter it out")
         count = integers(pc.list_value_length(column), of_null=0)
-        return cls(keys.cast(BINARY), values.cast(BINARY), _starts(count))
+        return cls(_as_text(keys.cast(BINARY)), values.cast(BINARY), _starts(count))
+
+
+def _as_text(keys: pyarrow.Array) -> pyarrow.Array:
+    """Replace bytes that are not UTF-8, as Spark's writer and the DriverTransport do: no consumer could decode them."""
+    try:
+        keys.cast(pyarrow.large_string())  # looks at all bytes
+    except pyarrow.ArrowInvalid:
+        return pyarrow.array([key.decode(errors="replace").encode() for key in keys.to_pylist()], BINARY)
+    return keys
 
 
 def _header_fields(column: pyarrow.Array | None, tags: Tags) -> list[Field]:

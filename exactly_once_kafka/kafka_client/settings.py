@@ -7,11 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from pyspark import cloudpickle
 
 from exactly_once_kafka.kafka_client.record_batch import LARGEST
 from exactly_once_kafka.tokens import KeptToken, Token
+
+
+class NoToken(KafkaError):  # type: ignore[misc]  # kafka-python comes without types
+    """`oauth_cb` raised an error, or returned something else than a token."""
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python comes without types
@@ -25,12 +30,19 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-pytho
         self._name = uuid.uuid4().hex
 
     def token(self) -> str:
-        return str(self._oauth_cb(self._config)[0])
+        return self._token()[0]
 
     def extensions(self) -> dict[str, str]:
         """Return the extensions of (token, expiry, principal, extensions), if the tuple has them."""
-        token = self._oauth_cb(self._config)
-        return dict(token[3] or {}) if len(token) > 3 else {}
+        return self._token()[1]
+
+    def _token(self) -> tuple[str, dict[str, str]]:
+        """Raises NoToken: kafka-python's own threads and callers expect no other errors than a KafkaError."""
+        try:
+            token = self._oauth_cb(self._config)
+            return str(token[0]), dict(token[3] or {}) if len(token) > 3 else {}
+        except Exception as error:
+            raise NoToken(f"oauth_cb raised {type(error).__name__}: {error}") from error
 
     def renew(self, of_task: TokenProvider) -> None:
         """Take the token that a later task brings from the driver, if it expires later."""

@@ -203,6 +203,27 @@ def test_refusal_of_yesterday_is_none_of_today(broker, topic, monkeypatch):
     assert store.topic.id(Deadline(30))
 
 
+@pytest.mark.long
+def test_error_of_an_idle_time_that_the_client_tells_of_later_is_none_of_today(broker, topic, monkeypatch):
+    told = list[str]()
+
+    class Late(Consumer):
+        def poll(self, timeout=-1.0):
+            if not told:
+                return super().poll(timeout)
+            told.clear()
+            for code in (KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN):
+                store._refusal.note(KafkaError(code))
+            return None
+
+    monkeypatch.setattr(marker_module, "Consumer", Late)
+    store = MarkerStore("sink", topic(cleanup_policy="compact"), broker.bootstrap_servers, {})
+    assert store.read(Deadline(30)) is None
+    told.append("while the sink was idle")
+    assert store.read(Deadline(30)) is None
+    assert not told
+
+
 def test_address_that_leads_nowhere_is_no_reason_to_give_up_while_there_is_another():
     nowhere = "no-such-host.invalid:9092"
     with socket.create_server(("127.0.0.1", 0)) as slow:  # takes the connection, and says nothing

@@ -19,6 +19,8 @@ from confluent_kafka.admin import (
 )
 from pyspark.errors import StreamingQueryException
 
+from exactly_once_kafka.__main__ import main
+from exactly_once_kafka.marker_topic import SETTINGS as MARKER_SETTINGS
 from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.waiting import eventually
@@ -39,7 +41,8 @@ ALLOWED = {
 WITHOUT = ("without-write", "without-marker", "without-transaction")
 BLIND = [f"blind-{writers}" for writers in WRITERS]
 LACKS = {user: user.removeprefix("without-") for user in WITHOUT} | dict.fromkeys(BLIND, "read")
-USERS = [*LACKS, *(f"{user}-{writers}" for user in ("sink", "oidc") for writers in WRITERS)]
+ADOPTER = "adopter"  # may not create topics
+USERS = [*LACKS, ADOPTER, *(f"{user}-{writers}" for user in ("sink", "oidc") for writers in WRITERS)]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -86,10 +89,12 @@ def guarded():
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         login |= {"sasl.username": "broker", "sasl.password": "b"}
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login})
-        for made in admin.create_topics([NewTopic("results", 1, 1)]).values():
+        topics = [NewTopic("results", 1, 1), NewTopic(f"{ADOPTER}-marker", 1, 1, config=MARKER_SETTINGS)]
+        for made in admin.create_topics(topics).values():
             made.result(30)
         allowed = [(user, ALLOWED[what]) for user in USERS for what in ALLOWED if what != LACKS.get(user)]
         grants = [_grant(user, kind, name, each) for user, (kind, name, operations) in allowed for each in operations]
+        grants = [grant for grant in grants if (grant.principal, grant.operation) != (f"User:{ADOPTER}", CREATE)]
         for granted in admin.create_acls(grants).values():
             granted.result(30)
         # What the controller has granted, the broker learns a moment later.
@@ -123,6 +128,12 @@ def test_what_is_not_allowed_is_said_at_once(publish, guarded, user, complaint, 
         publish(guarded.sink(writers, user))
     assert complaint in why(failed.value)
     assert time.monotonic() - started < TIMEOUT / 2
+
+
+def test_who_may_not_create_a_marker_topic_can_adopt_in_one_that_exists(guarded, capsys):
+    options = [f"--option={key}={value}" for key, value in guarded.login(ADOPTER).items()]
+    adopt = ["adopt", ADOPTER, "--bootstrap-servers", guarded.servers, "--topic", "results"]
+    assert main([*adopt, "--batch", "3", "--query-id", "a-query", *options]) == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize("writers", WRITERS)

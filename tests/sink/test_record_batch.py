@@ -107,6 +107,14 @@ def test_every_arrow_type(column, header_key, list_of):
     assert read(batch) == rows[2:]
 
 
+def test_header_key_that_is_not_utf8_is_written_as_spark_writes_it():
+    headers = pyarrow.list_(pyarrow.struct({"key": pyarrow.binary(), "value": pyarrow.binary()}))
+    keys = pyarrow.array([[{"key": b"\xff", "value": b"1"}, {"key": b"ok", "value": None}]], headers)
+    batch = pyarrow.record_batch({"value": pyarrow.array([b"v"]), "key": pyarrow.array([b"k"]), "headers": keys})
+    [row] = read(encode(batch, PRODUCER, SEQUENCE, NOW_MS))
+    assert row.headers == [("\ufffd", b"1"), ("ok", None)]
+
+
 def test_what_arrow_keeps_below_a_null_is_not_written():
     values, hidden = pyarrow.array([b"one", b"hidden", b"three"]), pyarrow.array([False, True, False])
     bitmap = pc.invert(hidden).buffers()[1]

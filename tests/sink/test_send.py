@@ -95,12 +95,16 @@ def test_rows_that_are_cut_off_are_not_taken_for_all(spark):
 
 def test_strings_that_are_not_utf8_are_written_as_sparks_writer_writes_them(spark, broker, topic, in_transaction):
     ours, sparks, producer = topic(), topic(), in_transaction()
-    rows = spark.sql("SELECT CAST(X'ff41' AS STRING) AS value, CAST(X'fe' AS STRING) AS key")
+    rows = spark.sql(
+        "SELECT CAST(X'ff41' AS STRING) AS value, CAST(X'fe' AS STRING) AS key, "
+        "array(named_struct('key', CAST(X'fd42' AS STRING), 'value', X'fc')) AS headers"
+    )
     send_rows(BatchRows(rows, ours), producer, Deadline(30))
     producer.commit_transaction(30)
     rows.write.format("kafka").options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": sparks}).save()
     [ours], [sparks] = records(broker, ours), records(broker, sparks)
     assert (ours.key(), ours.value()) == (sparks.key(), sparks.value()) == (b"\xfe", b"\xffA")
+    assert ours.headers() == sparks.headers() == [("\ufffdB", b"\xfc")]
 
 
 @pytest.fixture

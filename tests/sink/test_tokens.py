@@ -15,8 +15,8 @@ from pyspark import cloudpickle
 
 from exactly_once_kafka.kafka_client import cluster as cluster_module
 from exactly_once_kafka.kafka_client.cluster import end_connections, kept_cluster
-from exactly_once_kafka.kafka_client.settings import TokenProvider
-from exactly_once_kafka.tokens import KeptToken, with_kept_tokens
+from exactly_once_kafka.kafka_client.settings import NoToken, TokenProvider
+from exactly_once_kafka.tokens import RETRY, KeptToken, with_kept_tokens
 
 OIDC = {
     "sasl.oauthbearer.method": "oidc",
@@ -90,6 +90,37 @@ def test_a_token_is_asked_for_again_when_a_fifth_of_its_life_is_left():
     token._good_until = time.time()  # 800 of 1000 seconds later
     token("")
     assert token("")[1] - time.time() > 990
+
+
+def test_a_token_is_used_until_it_expires_while_another_cannot_be_had():
+    answers = iter([("t", time.time() + 1000), OSError("the provider is away"), OSError("still away")])
+
+    def ask(config):
+        if isinstance(answer := next(answers), OSError):
+            raise answer
+        return answer
+
+    token = KeptToken(ask)
+    assert token("")[0] == "t"
+    token._good_until = 0.0  # 800 of 1000 seconds later
+    assert token("")[0] == "t"
+    assert 0 < token._good_until - time.time() <= RETRY
+    token.forget()  # Kafka refuses it
+    with pytest.raises(OSError, match="still away"):
+        token("")
+
+
+@pytest.mark.parametrize("given", [KeyError("access_token"), ValueError("no JSON"), ()])
+def test_kafka_python_gets_one_kind_of_error_for_what_is_no_token(given):
+    def ask(config):
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    provider = TokenProvider(ask, "")
+    for asked in (provider.token, provider.extensions):
+        with pytest.raises(NoToken, match="oauth_cb raised"):
+            asked()
 
 
 def test_an_executor_takes_the_drivers_token_along_and_asks_when_that_is_used_up(tmp_path):
