@@ -17,7 +17,7 @@ from exactly_once_kafka.marker_store import MarkerStore, Unreadable
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.plan import goes_back, plan_of, shown
 from exactly_once_kafka.producer import PendingProducer
-from exactly_once_kafka.producer_options import producer_settings, require_asserts
+from exactly_once_kafka.producer_options import producer_settings, require_asserts, with_dots
 from exactly_once_kafka.protocol import ADOPTED, Marker
 
 EXAMPLES = """examples:
@@ -78,8 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     if not all("=" in option for option in arguments.option):
         raise ValueError("--option wants KEY=VALUE, such as sasl.username=me")
-    given = (option.split("=", 1) for option in arguments.option)
-    options = {key.replace("_", "."): value for key, value in given}  # as the sink's own arguments may be written
+    options = with_dots(dict(option.split("=", 1) for option in arguments.option))
     topic = topic_for(arguments.name, arguments.marker_topic)
     servers, deadline = arguments.bootstrap_servers, Deadline(10)
     store = MarkerStore(arguments.name, topic, servers, options)

@@ -76,6 +76,11 @@ def require_asserts() -> None:
         raise RuntimeError(NO_ASSERTS)
 
 
+def with_dots(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options under librdkafka's names, which have dots where Python's keywords have underscores."""
+    return {key.replace("_", "."): value for key, value in options.items()}
+
+
 def producer_settings(transactional_id: str, bootstrap_servers: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return librdkafka's settings for one sink.
 
@@ -83,7 +88,7 @@ def producer_settings(transactional_id: str, bootstrap_servers: str, options: di
     """
     require_asserts()
     check_text("bootstrap_servers", bootstrap_servers)
-    given = {key.replace("_", "."): value for key, value in options.items()}
+    given = with_dots(options)
     for key, value in given.items():
         if isinstance(value, str) and not is_whole(value):
             raise ValueError(f"{key} has a NUL or a lone surrogate in it: the client would not read all of it")

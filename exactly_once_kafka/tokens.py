@@ -38,7 +38,7 @@ class KeptToken:
     def __init__(self, fetch: Callable[[str], Token]):
         self._fetch, self._lock = fetch, threading.Lock()
         self._token: Token = ()
-        self._good_until = self._expires = 0.0
+        self._good_until = 0.0
         self._refused = 0  # how many tokens Kafka has refused
 
     def __call__(self, config: str) -> Token:
@@ -49,18 +49,17 @@ class KeptToken:
                 token = self._fetch(config)
                 expires = float(token[1])
             except Exception:
-                if now >= self._expires:
+                if not self._token or now >= float(self._token[1]):
                     raise
-                self._good_until = min(self._expires, now + RETRY)
+                self._good_until = min(float(self._token[1]), now + RETRY)
                 return self._token
-            self._token, self._expires = token, expires
-            self._good_until = expires - REST * (expires - time.time())
+            self._token, self._good_until = token, expires - REST * (expires - time.time())
             return self._token
 
     def forget(self) -> None:
         """Request another token at the next call, since Kafka has refused this one."""
         with self._lock:
-            self._good_until = self._expires = 0.0
+            self._token, self._good_until = (), 0.0
             self._refused += 1
 
     def renew(self, other: KeptToken) -> None:
@@ -70,7 +69,7 @@ class KeptToken:
         """
         with self._lock:
             if other._refused > self._refused or other._good_until > self._good_until:
-                self._token, self._good_until, self._expires = other._token, other._good_until, other._expires
+                self._token, self._good_until = other._token, other._good_until
                 self._refused = max(other._refused, self._refused)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -76,6 +76,26 @@ class JobRun:
         }
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much a job may write, by the number of expected results and the bytes of the input."""
+
+    due: int
+    given: int
+
+    @classmethod
+    def of(cls, workload: Workload) -> Limits:
+        return cls(len(workload.due), sum(len(record.value) for record in workload.inputs))
+
+    def exceeded(self, records: int, size: int) -> str:
+        """Return in words that a job wrote far too many records, or far too many bytes; empty if it did not."""
+        if records > 10 * self.due + MOST_RECORDS:
+            return f"wrote more than {records:,} records, where {self.due:,} are expected"
+        if size > 10 * self.given + MOST_BYTES:
+            return f"wrote more than {size >> 20:,} MB, where the input has {self.given >> 20:,} MB"
+        return ""
+
+
 class OutputTail(Tail):
     """Keeps every record that a reader of this isolation level has seen, and the names of the results."""
 
@@ -158,6 +178,7 @@ class JobSession(EngineSession):
         self._say, self._told = say, 0.0  # when the last line of progress was
         self.strikes: list[Strike] = []
         self.samples: list[tuple[float, int]] = []
+        self._limits = Limits.of(workload)
         self.sent = 0  # records of the judge in the source topic, and the ends of its transactions
         self._refusal = ""  # the first error of a record that Kafka did not take
         self._proxy, self.endings = proxy, Endings(job.name)
@@ -183,7 +204,7 @@ class JobSession(EngineSession):
         """
         assert self.process, "started"
         self._check_input()
-        if flood := _flood(len(self.tail.outputs), self.tail.bytes, self.workload):
+        if flood := self._limits.exceeded(len(self.tail.outputs), self.tail.bytes):
             raise EngineStopped(f"{self.engine.name} {flood}")
         if self.process.running:
             return
@@ -241,20 +262,19 @@ class JobSession(EngineSession):
         self.wait_for_these(self.workload.last)
         newest = self.now  # when the last new result came
         until = newest + TO_FOLLOW
-        while self.now < min(until, newest + self.patience):
-            new, wrote, ended = len(self.watcher.distinct), len(self.watcher.outputs), self.endings.number
-            try:
+        try:
+            while self.now < min(until, newest + self.patience):
+                new, wrote, ended = len(self.watcher.distinct), len(self.watcher.outputs), self.endings.number
                 self.tick()
-            except EngineStopped:
-                if self.has_all:  # it had nothing left to do
-                    return
+                if len(self.watcher.distinct) > new:
+                    newest = self.now
+                if len(self.watcher.outputs) > wrote:
+                    until = max(until, self.now + TO_FOLLOW)
+                if self.endings.number > ended and not self.has_all:  # started again, it may go on where it ended
+                    until = self.now + self.patience
+        except EngineStopped:
+            if not self.has_all:  # else it had nothing left to do
                 raise
-            if len(self.watcher.distinct) > new:
-                newest = self.now
-            if len(self.watcher.outputs) > wrote:
-                until = max(until, self.now + TO_FOLLOW)
-            if self.endings.number > ended and not self.has_all:  # it was started again, and may go on where it ended
-                until = self.now + self.patience
 
     def flush(self) -> None:
         """Wait until Kafka has acknowledged what was sent. Raises EngineStopped if not: it is not the job's fault."""
@@ -460,28 +480,18 @@ def run_job(
     )  # fmt: skip
 
 
-def _flood(records: int, size: int, workload: Workload) -> str:
-    """Return in words that a job wrote far too many records, or far too many bytes; empty if it did not."""
-    due, given = len(workload.due), sum(len(record.value) for record in workload.inputs)
-    if records > 10 * due + MOST_RECORDS:
-        return f"wrote more than {records:,} records, where {due:,} are expected"
-    if size > 10 * given + MOST_BYTES:
-        return f"wrote more than {size >> 20:,} MB, where the input has {given >> 20:,} MB"
-    return ""
-
-
 def read(work: Work, workload: Workload, watched: Sequence[Output], error: str | None) -> Reading:
     """Wait until all transactions have ended, and read the sink topic from its beginning to its end.
 
     If that fails, the reading has the `watched` records and an `error`. A flood is not read to its end.
     """
-    outputs, size = list[Output](), 0
+    outputs, size, limits = list[Output](), 0, Limits.of(workload)
     try:
         decided = wait_until_decided(work.bootstrap_servers, work.sink_topic, UNTIL_DECIDED)
         for record in read_to_end(work.bootstrap_servers, work.sink_topic, "read_committed"):
             outputs.append(output_of(record))
             size += len(record.value() or b"")
-            if flood := _flood(len(outputs), size, workload):
+            if flood := limits.exceeded(len(outputs), size):
                 return Reading(outputs, watched, decided, error or f"it {flood}; the rest was not read")
         return Reading(outputs, watched, decided, error)
     except (KafkaException, TimeoutError) as failed:

@@ -291,8 +291,15 @@ class Count:
     def __init__(self, records: int, partitions: int, seed: int, keys: int = CLIENTS):
         if partitions != 1:
             raise ValueError(f"the workload count has 1 partition, not {partitions}: windows are closed by event time")
-        late = {"disorder_ms": LATENESS_MS}  # as late as a window waits
-        self.log = log = list(Traffic(requests=records, seed=seed, rate=RATE, clients=keys, bursts=False, **late))
+        traffic = Traffic(
+            requests=records,
+            seed=seed,
+            rate=RATE,
+            clients=keys,
+            bursts=False,
+            disorder_ms=LATENESS_MS,
+        )
+        self.log = log = list(traffic)
         self._expected = count_by_window(log)
         self.inputs = [Input(0, ip.encode(), source_value(time_ms, ip)) for time_ms, ip in log]
         self.due: dict[Key, int] = {}

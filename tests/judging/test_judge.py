@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 from labs.commands.main import main
 from labs.engines.engine import Work
@@ -270,38 +272,39 @@ def test_a_right_job_is_valid_when_it_is_terminated_on_a_kafka_of_ones_own(broke
     assert not found.job.remarks
 
 
-LATE_COPY = """
-import os, sys, time, confluent_kafka
+COPY_OF_41 = """
+import os, signal, confluent_kafka
 servers = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
 consumer = confluent_kafka.Consumer({**servers, "group.id": os.environ["GROUP"], "auto.offset.reset": "earliest"})
 consumer.subscribe([os.environ["SOURCE_TOPIC"]])
 producer = confluent_kafka.Producer(servers)
 print("up", flush=True)
-values = []
-while len(values) < 41:
+copied = 0
+while copied < 41:
     record = consumer.poll(1)
     if record is not None and not record.error():
-        values.append(record.value())
         producer.produce(os.environ["SINK_TOPIC"], record.value())
+        copied += 1
 producer.flush()
-if sys.argv[1] == "again":
-    time.sleep(2)
-    producer.produce(os.environ["SINK_TOPIC"], values[0])
-    producer.flush()
-    input()
 """
 
 
 @pytest.mark.bench
 def test_a_record_that_comes_twice_after_all_results_is_seen(session):
-    doubling = session([sys.executable, "-c", LATE_COPY, "again"])
-    doubling.finish(doubling.workload.inputs)
+    doubling = session([sys.executable, "-c", COPY_OF_41 + "signal.pause()"])
+    with ThreadPoolExecutor(1) as beside:
+        finishing = beside.submit(doubling.finish, doubling.workload.inputs)
+        eventually(lambda: doubling.has_all)
+        producer = Producer({"bootstrap.servers": doubling.work.bootstrap_servers})
+        producer.produce(doubling.work.sink_topic, doubling.workload.inputs[0].value)
+        producer.flush(30)
+        finishing.result()
     assert len(doubling.watcher.outputs) == len(doubling.watcher.distinct) + 1 == 42
 
 
 @pytest.mark.bench
 def test_a_job_that_ends_after_its_last_result_has_ended_by_itself(session):
-    ended = session([sys.executable, "-c", LATE_COPY, "end"])
+    ended = session([sys.executable, "-c", COPY_OF_41])
     ended.finish(ended.workload.inputs)
     assert ended.has_all
     assert "it ended by itself with exit code 0 and was started again" in ended.endings.remarks()[0]
