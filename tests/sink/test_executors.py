@@ -22,7 +22,7 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.driver_transport import DriverTransport
-from exactly_once_kafka.executors import placing, transport
+from exactly_once_kafka.executors import next_batch, placing
 from exactly_once_kafka.executors.transport import ExecutorsTransport
 from exactly_once_kafka.kafka_client.cluster import Cluster
 from exactly_once_kafka.kafka_client.coordinator import Coordinator
@@ -238,7 +238,7 @@ def test_small_batch_that_spark_fails_to_compute_is_not_published_in_part(spark,
 @pytest.mark.long
 def test_batches_of_few_but_large_rows_are_the_executors(small, calls_of, monkeypatch):
     by_executors = calls_of(ExecutorsTransport, "_write_by_executors")
-    monkeypatch.setattr(transport, "IN_MEMORY", 1000)  # bytes
+    monkeypatch.setattr(next_batch, "IN_MEMORY", 1000)  # bytes
     small.run()
     assert len(by_executors) >= BATCHES - 1  # the first one was written by the driver, which found it to be large
     assert small.published() == ALL
