@@ -21,13 +21,16 @@ from kafka import errors
 from kafka.errors import (
     BrokerResponseError,
     InvalidTopicError,
+    KafkaConnectionError,
     NodeNotReadyError,
+    SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
 from kafka.net import KafkaConnectionManager, NetworkSelector
+from kafka.net.connection import KafkaConnection
 from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer.produce import ProduceRequest
 from kafka.structs import TopicPartition
@@ -147,6 +150,39 @@ class NoSuchTopic(UnknownTopicOrPartitionError):  # type: ignore[misc]  # kafka-
     retriable = False
 
 
+class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python comes without types
+    """The connections of kafka-python, which would hide two errors that do not pass by themselves."""
+
+    _refused: Exception | None = None
+
+    def get_connection(self, node_id: int | str | None, *args: Any, **options: Any) -> KafkaConnection:
+        """Return a node's connection. Raises SaslAuthenticationFailedError if a login was refused in the bootstrap.
+
+        kafka-python repeats a bootstrap after every error of a connection; only what is raised here ends it.
+        """
+        if self._refused is not None:
+            refused, self._refused = self._refused, None
+            raise refused
+        connection = super().get_connection(node_id, *args, **options)
+        if self.cluster.is_bootstrap(node_id):
+            connection.init_future.add_errback(self._note_refusal)
+        return connection
+
+    def _note_refusal(self, error: Exception) -> None:
+        if isinstance(error, SaslAuthenticationFailedError):
+            self._refused = error
+
+    async def _build_transport(self, node: Any, *args: Any, **options: Any) -> Any:
+        """Connect to a node. Raises KafkaConnectionError, also if a certificate's file cannot be read.
+
+        With an OSError, as it is, kafka-python would never request the metadata again, in which the leaders are.
+        """
+        try:
+            return await super()._build_transport(node, *args, **options)
+        except OSError as error:
+            raise KafkaConnectionError(f"{node.host}:{node.port}: {error}") from error
+
+
 class Cluster:
     """A client of the cluster that `settings` (with kafka-python's names) point to. Use it in one thread at a time.
 
@@ -156,7 +192,7 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, Any]):
         self._net = NetworkSelector(slow_task_threshold_secs=0)
-        self._manager = KafkaConnectionManager(self._net, **SETTINGS, **settings)
+        self._manager = _Connections(self._net, **SETTINGS, **settings)
         # It does not pass this on: a topic that somebody has deleted must be missed, and not made anew.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self.produces = ProduceRequests(self.send)  # sent by `wait`

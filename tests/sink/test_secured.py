@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from kafka.errors import KafkaError as Unreachable
+from kafka.errors import SaslAuthenticationFailedError
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.deadline import Deadline
@@ -145,6 +146,31 @@ def test_certificate_that_is_for_another_host_is_refused_by_both_client_librarie
     assert AdminClient(unchecked).list_topics(timeout=20).brokers
     with closing(Cluster(kafka_python_settings(unchecked))) as cluster:
         cluster.connect(Deadline(20))
+
+
+def test_client_of_the_executors_reports_a_refused_login_at_once(secured):
+    settings = secured.client_settings() | {"sasl.password": "open barley"}
+    with closing(Cluster(kafka_python_settings(settings))) as cluster:
+        for _ in range(2):
+            patience = Deadline(60)
+            with pytest.raises(SaslAuthenticationFailedError):
+                cluster.retry(lambda deadline=patience: cluster.connect(deadline), patience)
+            assert patience.elapsed < 10
+
+
+def test_client_of_the_executors_finds_topics_again_after_a_certificate_was_away_for_a_while(secured, topic, tmp_path):
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(secured.ca.read_bytes())
+    settings = secured.client_settings() | {"ssl.ca.location": str(ca)}
+    with closing(Cluster(kafka_python_settings(settings))) as cluster:
+        cluster.connect(Deadline(20))
+        ca.rename(tmp_path / "away.pem")
+        for connection in list(cluster._manager._conns.values()):
+            connection.close()
+        with pytest.raises(TimeoutError, match="no answer"):
+            cluster.partitions(topic, Deadline(2))
+        (tmp_path / "away.pem").rename(ca)
+        assert cluster.partitions(topic, Deadline(20)) == PARTITIONS
 
 
 @pytest.mark.timeout(120)
