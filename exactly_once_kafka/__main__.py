@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import NO_ANSWER_YET, OutcomeUnknown, explain
-from exactly_once_kafka.kafka_client.open_transactions import ensure_transaction_ended
+from exactly_once_kafka.kafka_client.open_transaction_repair import ensure_transaction_ended
 from exactly_once_kafka.marker_store import MarkerStore, Unreadable
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.plan import goes_back, plan_of, shown

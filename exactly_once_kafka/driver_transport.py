@@ -20,7 +20,7 @@ from exactly_once_kafka.protocol import Marker
 from exactly_once_kafka.transport import KafkaTransport
 
 if TYPE_CHECKING:
-    from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+    from exactly_once_kafka.kafka_client.open_transaction_repair import OpenTransactionRepair
 
 
 class DriverTransport(KafkaTransport):

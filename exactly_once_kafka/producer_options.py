@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from exactly_once_kafka.names import check_text, is_whole
-from exactly_once_kafka.tokens import with_kept_tokens
+from exactly_once_kafka.oauth_tokens import with_kept_tokens
 
 LOGGER = logging.getLogger("exactly_once_kafka")  # without a handler, Python prints its warnings
 # librdkafka's messages go to Python's logging. They are dropped unless the application adds a handler.

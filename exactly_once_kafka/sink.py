@@ -46,10 +46,10 @@ from exactly_once_kafka.kafka_rows import BatchRows, check_columns
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.names import check_topic
+from exactly_once_kafka.oauth_tokens import by_token, forget_refused
 from exactly_once_kafka.points import Points, pass_by
 from exactly_once_kafka.producer_options import CHECK_SKIPPED, LOGGER, producer_settings
 from exactly_once_kafka.protocol import Batch
-from exactly_once_kafka.tokens import by_token, forget_refused
 from exactly_once_kafka.transport import KafkaTransport
 
 WRITERS = ("driver", "executors")
@@ -172,7 +172,7 @@ class ExactlyOnceKafkaSink(BatchSink):
         """Return the transport for `writers`, or the driver's if executors cannot write with this Kafka or Spark."""
         # Imported here, because it takes a while, and not every program that imports the sink uses it.
         from exactly_once_kafka.driver_transport import DriverTransport
-        from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair, repair_of
+        from exactly_once_kafka.kafka_client.open_transaction_repair import OpenTransactionRepair, repair_of
         from exactly_once_kafka.kafka_client.settings import Encoding, encoding_of
 
         store, by_executors = self._store, self.writers == "executors"

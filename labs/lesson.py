@@ -77,7 +77,7 @@ with interrupts_wait():  # an interrupt during an import: some packages cannot b
     from labs.pipeline.two_phase.prepared import PreparedTransaction, PreparingProducer
     from labs.pipeline.two_phase.without_timeout import UNRELEASED, epoch_without_timeout, init_without_timeout
     from labs.room.script import Do, Until
-    from labs.room.view import room
+    from labs.room.widget import room
     from labs.runs.attack.attack import attack
     from labs.runs.attack.language import parse_orders
     from labs.runs.attack.sinks import source_of, wrong_sink

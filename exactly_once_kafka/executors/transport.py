@@ -25,8 +25,8 @@ from pyspark.sql.functions import expr
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import IncompleteWrite
-from exactly_once_kafka.executors.next_batch import NextBatch
-from exactly_once_kafka.executors.placing import ArrowBatches, gathered, repartition_for_kafka
+from exactly_once_kafka.executors.choose_writer import NextBatch
+from exactly_once_kafka.executors.partitioner import ArrowBatches, gathered, repartition_for_kafka
 from exactly_once_kafka.executors.report import (
     AGAIN,
     LACKING,
@@ -40,7 +40,7 @@ from exactly_once_kafka.executors.report import (
     reporting,
 )
 from exactly_once_kafka.executors.write_task import WriteTask
-from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.open_transaction_repair import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.partition_writer import PartitionWriter
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.kafka_client.settings import Encoding

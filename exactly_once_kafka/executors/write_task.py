@@ -16,7 +16,7 @@ from kafka.errors import KafkaError, SaslAuthenticationFailedError
 from pyspark import TaskContext
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.executors.placing import ArrowBatches, split, with_writers
+from exactly_once_kafka.executors.partitioner import ArrowBatches, split, with_writers
 from exactly_once_kafka.executors.report import (
     AGAIN,
     BAD_ROW,

@@ -12,7 +12,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from pyspark import cloudpickle
 
 from exactly_once_kafka.kafka_client.record_batch import LARGEST
-from exactly_once_kafka.tokens import KeptToken, Token
+from exactly_once_kafka.oauth_tokens import KeptToken, Token
 
 
 class NoToken(KafkaError):  # type: ignore[misc]  # kafka-python comes without types

@@ -15,10 +15,10 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
 from exactly_once_kafka.deadline import Deadline
-from exactly_once_kafka.kafka_client.coordinator import Coordinator
-from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.open_transaction_repair import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.kafka_client.record_batch import ProducerId, cut, encode
+from exactly_once_kafka.kafka_client.transaction_coordinator import Coordinator
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.spark import spark_session

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from labs.commands.console import plain_console
     from labs.desk.desk import DESK, solution_on
-    from labs.desk.notes import CHECKED, notes_of
+    from labs.desk.progress import CHECKED, notes_of
     from labs.equipment.plain_text import check_writable
     from labs.exercises.checker.check import EXERCISES, check, find_exercise
     from labs.exercises.checker.report import Report

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from labs.desk.desk import DESK
-from labs.desk.notes import NOTES, notes_of
+from labs.desk.progress import NOTES, notes_of
 
 EXAMPLES = """examples:
   python -m labs progress
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.table import Table
 
     from labs.commands.console import plain_console
-    from labs.desk.notes import progress_in
+    from labs.desk.progress import progress_in
 
     desk: Path = arguments.folder.expanduser()
     notes = notes_of(desk)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labs.desk.notes import MANIFEST
+from labs.desk.progress import MANIFEST
 from labs.exercises.checker.check import EXERCISES
 from labs.exercises.checker.student_module import NoSource, read_source
 

@@ -21,7 +21,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from labs.desk.notes import CHECKED, notes_of
+from labs.desk.progress import CHECKED, notes_of
 from labs.exercises.checker.check import check as judge
 from labs.exercises.checker.check import find_exercise
 from labs.exercises.checker.report import Report

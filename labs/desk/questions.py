@@ -38,7 +38,7 @@ from labs.desk.course import (
     reply_to_prediction,
     reply_to_ticket,
 )
-from labs.desk.notes import COMPARED, PREDICTED, REVIEWED, TICKET, Notes, first_notes, notes_of
+from labs.desk.progress import COMPARED, PREDICTED, REVIEWED, TICKET, Notes, first_notes, notes_of
 
 HERE = Path(__file__).parent
 

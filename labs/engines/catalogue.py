@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from labs.engines.engine import Engine
 from labs.engines.environment import environment_of
 from labs.engines.flink import FlinkEngine
+from labs.engines.kafka_streams import StreamsEngine
 from labs.engines.quix import QuixEngine
 from labs.engines.spark import SparkEngine
-from labs.engines.streams import StreamsEngine
 
 _ALL: tuple[Engine, ...] = (SparkEngine(), FlinkEngine(), QuixEngine(), StreamsEngine())
 ENGINES = {engine.name: engine for engine in _ALL}

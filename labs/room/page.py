@@ -114,4 +114,4 @@ class RoomPage:
 
 def cell_of(options: Mapping[str, Any]) -> str:
     """Return the cell that opens a room with these options."""
-    return f"from labs.room.view import room\nroom(**{dict(options)!r})"
+    return f"from labs.room.widget import room\nroom(**{dict(options)!r})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.desk.notes import MANIFEST
+from labs.desk.progress import MANIFEST
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from labs.desk.course import load_lessons
-from labs.desk.notes import MANIFEST, NOTES
+from labs.desk.progress import MANIFEST, NOTES
 from labs.desk.questions import QuestionForm
 from tests.browser import findings_of_axe, set_scheme, static_page, wait_for
 

@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from labs.desk.bench import open_bench
 from labs.desk.lesson_check import Executed, _listens, check, own_or_reference
-from labs.desk.notes import notes_of
+from labs.desk.progress import notes_of
 from labs.exercises.checker.student_module import MARK, read_source
 from labs.exercises.checker.student_process import IDLE, Interpreter
 
@@ -37,7 +37,8 @@ def test_a_skeleton_fails_and_the_reference_passes(broker, desk, capsys):
     attempt = check("commit_order", [SKELETON], servers=broker.bootstrap_servers, fail_fast=True)
     first = attempt.first_problem
     assert first is not None
-    assert attempt.summary.splitlines()[-1].startswith(f"{first.scenario}: failed (lost: ")
+    assert attempt.summary.splitlines()[-1].startswith(f"{first.scenario}: failed ({first.lost} lost, ")
+    assert first.lost
     assert (
         attempt.summary == check("commit_order", [SKELETON], servers=broker.bootstrap_servers, fail_fast=True).summary
     )

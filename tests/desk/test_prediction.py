@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from labs.desk.course import Question
-from labs.desk.notes import NOTES, NoNotes, Notes, notes_of
+from labs.desk.progress import NOTES, NoNotes, Notes, notes_of
 from labs.desk.questions import Prediction, predict
 
 QUESTION = "How many of the 48?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labs.desk.course import CourseError, Lesson, Question, load_lessons
-from labs.desk.notes import COMPARED, REVIEWED, TICKET, notes_of, progress_in
+from labs.desk.progress import COMPARED, REVIEWED, TICKET, notes_of, progress_in
 from labs.desk.questions import draw_two, review
 
 

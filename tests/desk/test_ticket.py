@@ -6,7 +6,7 @@ import pytest
 
 from labs.desk import questions
 from labs.desk.course import CourseError, Lesson, Question
-from labs.desk.notes import notes_of
+from labs.desk.progress import notes_of
 from labs.desk.questions import exit_ticket
 
 ASKED = (

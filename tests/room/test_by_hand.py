@@ -84,7 +84,7 @@ def test_struck_on_its_page(browser):
 
 @pytest.mark.soak
 def test_struck_in_a_jupyterlab(browser, jupyterlab):
-    cells = [f"from labs.room.view import room\nhere = room(**{OPTIONS!r})\nhere", "here.close()"]
+    cells = [f"from labs.room.widget import room\nhere = room(**{OPTIONS!r})\nhere", "here.close()"]
     jupyterlab.open(browser, cells, "by hand.ipynb")
     jupyterlab.run(browser, "notebook:run-cell")
     strike_by_hand(Hand(browser))

@@ -23,7 +23,7 @@ from labs.room.recording import (
     write_recording,
 )
 from labs.room.state import KEYS, changes, empty_state
-from labs.room.view import RoomView
+from labs.room.widget import RoomView
 
 RECORDINGS = Path(__file__).parents[2] / PUBLISHED
 

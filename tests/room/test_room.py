@@ -10,7 +10,7 @@ from labs.room.recording import load_recording
 from labs.room.room import RoomError
 from labs.room.script import SHORT, WITHOUT_MARKER, Do, Until, differences, play
 from labs.room.state import KEYS
-from labs.room.view import LiveRoom
+from labs.room.widget import LiveRoom
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 

@@ -16,7 +16,7 @@ TASK = """
 import sys
 import pyarrow
 from exactly_once_kafka.kafka_client.record_batch import int32s, one
-from exactly_once_kafka.executors.placing import gathered, split, with_writers
+from exactly_once_kafka.executors.partitioner import gathered, split, with_writers
 from exactly_once_kafka.kafka_client.record_batch import LARGEST, ProducerId, cut, encode
 import exactly_once_kafka.executors.write_task
 values = pyarrow.concat_arrays([one(str(n).encode()) for n in range(700)])

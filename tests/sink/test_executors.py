@@ -22,11 +22,11 @@ from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.driver_transport import DriverTransport
-from exactly_once_kafka.executors import next_batch, placing
+from exactly_once_kafka.executors import choose_writer, partitioner
 from exactly_once_kafka.executors.transport import ExecutorsTransport
 from exactly_once_kafka.kafka_client.cluster import Cluster
-from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.settings import kafka_python_settings
+from exactly_once_kafka.kafka_client.transaction_coordinator import Coordinator
 from exactly_once_kafka.kafka_rows import BatchRows
 from exactly_once_kafka.producer import PendingProducer
 from exactly_once_kafka.producer_options import producer_settings
@@ -238,7 +238,7 @@ def test_small_batch_that_spark_fails_to_compute_is_not_published_in_part(spark,
 @pytest.mark.long
 def test_batches_of_few_but_large_rows_are_the_executors(small, calls_of, monkeypatch):
     by_executors = calls_of(ExecutorsTransport, "_write_by_executors")
-    monkeypatch.setattr(next_batch, "IN_MEMORY", 1000)  # bytes
+    monkeypatch.setattr(choose_writer, "IN_MEMORY", 1000)  # bytes
     small.run()
     assert len(by_executors) >= BATCHES - 1  # the first one was written by the driver, which found it to be large
     assert small.published() == ALL
@@ -396,7 +396,7 @@ def test_partitions_that_are_added_on_the_way_are_written_to(spark, kafka, colum
 
 @pytest.mark.long
 def test_rows_are_computed_by_as_many_tasks_as_can_run_though_one_is_to_write_them(spark, kafka, monkeypatch):
-    monkeypatch.setattr(placing, "SLOWER", 1)  # for this Spark has two cores
+    monkeypatch.setattr(partitioner, "SLOWER", 1)  # for this Spark has two cores
     copy = Copy(spark, kafka[0].bootstrap_servers, 1, columns=[])
     sink = copy.sink()
 

@@ -21,10 +21,10 @@ from kafka.future import Future
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.kafka_client import partition_writer
-from exactly_once_kafka.kafka_client.coordinator import Coordinator
-from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.open_transaction_repair import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.partition_writer import EncodedBatch, PartitionWriter, send
 from exactly_once_kafka.kafka_client.record_batch import ProducerId, encode
+from exactly_once_kafka.kafka_client.transaction_coordinator import Coordinator
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.waiting import eventually
 

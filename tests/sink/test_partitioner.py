@@ -10,7 +10,7 @@ import pytest
 from kafka.partitioner import murmur2 as murmur2_of_kafka_python
 from pyspark.sql import Column
 
-from exactly_once_kafka.executors.placing import UNSET, murmur2, partitions_of_keys
+from exactly_once_kafka.executors.partitioner import UNSET, murmur2, partitions_of_keys
 
 PARTITIONS = 12
 

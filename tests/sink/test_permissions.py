@@ -26,7 +26,7 @@ from labs.equipment.broker import Broker
 from labs.equipment.waiting import eventually
 from labs.pipeline.query.query_failure import why
 from tests.sink.conftest import wrote
-from tests.sink.test_tokens import Provider, unsigned
+from tests.sink.test_oauth_tokens import Provider, unsigned
 
 pytestmark = pytest.mark.long
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow
 import pytest
 
-from exactly_once_kafka.executors.placing import gathered
+from exactly_once_kafka.executors.partitioner import gathered
 from exactly_once_kafka.kafka_client.record_batch import LARGEST, MOST_RECORDS
 
 

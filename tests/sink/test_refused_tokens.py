@@ -21,8 +21,8 @@ from exactly_once_kafka.sink import WRITERS, ExactlyOnceKafkaSink
 from labs.equipment.broker import Broker
 from labs.equipment.waiting import eventually
 from tests.sink.conftest import wrote
+from tests.sink.test_oauth_tokens import Provider, unsigned
 from tests.sink.test_permissions import OAUTH, PLAIN, UNSIGNED
-from tests.sink.test_tokens import Provider, unsigned
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labs.desk.course import load_lessons
-from labs.desk.notes import NoNotes
+from labs.desk.progress import NoNotes
 from labs.desk.questions import ExitTicket, Prediction
 from labs.site.render import ask_in_browser
 

@@ -50,7 +50,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import OutcomeUnknown, SinkRefused, failure, root_error, undecided
-from exactly_once_kafka.kafka_client.open_transactions import ensure_transaction_ended
+from exactly_once_kafka.kafka_client.open_transaction_repair import ensure_transaction_ended
 from exactly_once_kafka.marker_store import MarkerStore
 from exactly_once_kafka.marker_topic import MarkerTopicUnsafe, topic_for
 from exactly_once_kafka.names import check_topic

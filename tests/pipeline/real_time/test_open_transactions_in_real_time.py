@@ -20,7 +20,7 @@ from labs.pipeline.sinks.real_time_sink import (
 )
 from tests.sink.conftest import numbers_in
 from tests.sink.test_executors_on_three_brokers import SETTINGS
-from tests.sink.test_open_transactions import Leaderless, fail
+from tests.sink.test_open_transaction_repair import Leaderless, fail
 
 ROWS = 30
 SOURCE = "source", 0

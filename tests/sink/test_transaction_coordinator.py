@@ -16,10 +16,10 @@ from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.executors.write_task import WriteTask
 from exactly_once_kafka.kafka_client import cluster as cluster_module
 from exactly_once_kafka.kafka_client.cluster import Cluster
-from exactly_once_kafka.kafka_client.coordinator import Coordinator
-from exactly_once_kafka.kafka_client.open_transactions import OpenTransactionRepair
+from exactly_once_kafka.kafka_client.open_transaction_repair import OpenTransactionRepair
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.kafka_client.settings import Encoding
+from exactly_once_kafka.kafka_client.transaction_coordinator import Coordinator
 from exactly_once_kafka.protocol import Marker
 from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_committed

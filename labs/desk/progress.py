@@ -1,4 +1,4 @@
-"""A student's notes: predictions, checks and answers, in a file on the desk. Nothing leaves the machine.
+"""A student's progress: predictions, checks and answers, in a file on the desk. Nothing leaves the machine.
 
 `.progress.jsonl` has one JSON object in each line; unreadable lines are left out, and counted in `broken`. Without a
 desk (a lesson opened in `notebooks/`, a test, a published page) nothing is kept.

@@ -17,7 +17,7 @@ from labs.room.picture import moving_picture
 from labs.room.published import HERE, PARTS, PREFIX, module, recording_script, view_script
 from labs.room.recording import load_recording
 from labs.room.state import DRIVERS, KEYS, ORDERS, TEXTS, empty_state, in_words, words
-from labs.room.view import LiveRoom, RoomView, first_and_last, recorded_room
+from labs.room.widget import LiveRoom, RoomView, first_and_last, recorded_room
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = sorted((ROOT / "docs" / "recordings").glob("*.json"))

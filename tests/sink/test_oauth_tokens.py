@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from exactly_once_kafka.kafka_client import cluster as cluster_module
 from exactly_once_kafka.kafka_client.cluster import end_connections, kept_cluster
 from exactly_once_kafka.kafka_client.settings import NoToken, TokenProvider
-from exactly_once_kafka.tokens import RETRY, KeptToken, with_kept_tokens
+from exactly_once_kafka.oauth_tokens import RETRY, KeptToken, with_kept_tokens
 
 OIDC = {
     "sasl.oauthbearer.method": "oidc",

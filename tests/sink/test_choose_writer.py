@@ -3,7 +3,7 @@
 import pytest
 
 from exactly_once_kafka.arrow_rows import IN_MEMORY
-from exactly_once_kafka.executors.next_batch import FIRST_FEW, NextBatch
+from exactly_once_kafka.executors.choose_writer import FIRST_FEW, NextBatch
 
 
 def after(*batches, few=100):

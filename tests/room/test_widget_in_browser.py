@@ -16,7 +16,7 @@ from labs.equipment.waiting import eventually
 from labs.room.published import recording_page, recording_script, view_script
 from labs.room.recording import load_recording
 from labs.room.state import KEYS, NUMBERS, ORDERS, empty_state
-from labs.room.view import RoomView, first_and_last, recorded_room
+from labs.room.widget import RoomView, first_and_last, recorded_room
 from tests.browser import complaints, findings_of_axe, press, set_scheme, static_page, wait_for
 
 pytestmark = pytest.mark.long
@@ -618,7 +618,7 @@ def test_a_state_of_an_older_notebook_can_be_shown(browser, tmp_path):
 
 def test_in_a_jupyterlab(browser, jupyterlab):
     cells = [
-        "import threading\nfrom labs.room.view import RoomView\nfrom tests.room.test_view import StubRoom, told",
+        "import threading\nfrom labs.room.widget import RoomView\nfrom tests.room.test_widget import StubRoom, told",
         "room = StubRoom(**{**told(), 'possible': ['kill-broker']})\nRoomView(room)",
         "for n in range(30):\n    threading.Thread(target=room.tell, kwargs={'message': f'tick {n}'}).start()",
         "room.done",

@@ -41,9 +41,9 @@ from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
 from exactly_once_kafka.deadline import Deadline
 from exactly_once_kafka.errors import OutcomeUnknown
 from exactly_once_kafka.kafka_client.cluster import Cluster
-from exactly_once_kafka.kafka_client.coordinator import Coordinator
 from exactly_once_kafka.kafka_client.record_batch import ProducerId
 from exactly_once_kafka.kafka_client.settings import kafka_python_settings
+from exactly_once_kafka.kafka_client.transaction_coordinator import Coordinator
 from exactly_once_kafka.producer_options import CHECK_SKIPPED, LOGGER
 
 Partition = tuple[str, int]
