@@ -84,7 +84,7 @@ EXERCISE = Exercise(
     hints={
         "doubled": "A batch was committed, and its repetition was too. Spark repeats it under the same batch_id: what "
         "could the repetition look at to recognise it? And can a crash come between the rows and that?",
-        f"doubled: {NO_MARKER}": "A batch was committed, and its repetition was too: nothing says that it was there. "
+        f"doubled: {NO_MARKER}": "A batch was committed twice: nothing told the sink that it had been published. "
         "Let each batch leave a mark, kafka.mark, and look at the last one, kafka.last_batch(), before you write.",
         f"doubled: {OUTSIDE}": "There is a mark, in a step of its own behind the commit: a crash came between the two, "
         "and the repetition found no mark. Make it a part of the transaction: kafka.mark(batch_id, producer).",

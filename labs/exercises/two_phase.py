@@ -80,8 +80,8 @@ EXERCISE = Exercise(
     hints={
         "lost": "A decision to commit was recorded, but its results are not visible. Others rely on a recorded "
         "decision, however many of its transactions are finished already: carry it out to the end.",
-        "doubled": "Something was committed that no decision said to commit, and the job published it again. What no "
-        "decision speaks of is aborted: presumed abort.",
+        "doubled": "A transaction was committed without a decision, and the job published its results again. A "
+        "transaction without a decision must be aborted: presumed abort.",
         "doubled/decided to abort": "A decision was found, but what does it say? Look at decision.commit.",
         "doubled/the same name again": "The decision is about an older transaction of the same name. A transaction is "
         "known by all three values: transactional_id, producer_id and epoch.",

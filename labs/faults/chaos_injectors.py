@@ -200,8 +200,8 @@ class NetworkInjector(Injector):
 DRIVER_KINDS = {
     "driver-kill": "SIGKILL of the driver, at a random moment",
     "driver-point": "SIGKILL of the driver, at a random fault point",
-    "driver-pause": "SIGSTOP of the driver past its transaction's timeout, then SIGCONT; half of the time "
-    "a successor has taken over meanwhile",
+    "driver-pause": "SIGSTOP of the driver until its transaction has timed out, then SIGCONT; in half of the "
+    "cases a successor has taken over meanwhile",
     "executor-kill": "SIGKILL of an executor",
 }
 STARTING = 120.0  # seconds that a driver may take to its first batch

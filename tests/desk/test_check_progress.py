@@ -67,7 +67,7 @@ def test_cell_tells_scenario_under_way_verdicts_and_time_and_ends_with_the_summa
     assert told[1].endswith("… nothing is lost (1 of 5)")
     assert "✓ nothing is lost: passed" in told[2]
     assert told[3].endswith("several under way (3 of 5)")
-    assert "✕ an answer is lost: failed (doubled: 0 lost, 2 doubled)" in told[3]
+    assert "✕ an answer is lost: failed (0 lost, 2 doubled)" in told[3]
     assert summary["type"] == "stream"
     assert summary["text"].startswith("nothing is lost: passed\n")
 

@@ -82,7 +82,7 @@ def test_summary_says_of_every_scenario_why_it_did_not_pass():
     ]
     assert Report("x", "x.py", findings).summary.splitlines() == [
         "a: passed",
-        "b: failed (lost: 3 lost, 0 doubled)",
+        "b: failed (3 lost, 0 doubled)",
         "c: failed (torn: 2 of 5 rows)",
         "d: unknown (the fault found no place to strike)",
     ]

@@ -87,7 +87,8 @@ class Finding:
     def reason(self) -> str:
         """Why it did not pass, in one line: the symptom with its numbers or, without numbers, with its detail."""
         numbers = f"{self.lost} lost, {self.doubled} doubled" if self.lost or self.doubled else ""
-        return ": ".join(filter(None, (self.symptom, numbers or self.detail.partition("\n")[0])))
+        symptom = "" if numbers and self.symptom in ("lost", "doubled") else self.symptom
+        return ": ".join(filter(None, (symptom, numbers or self.detail.partition("\n")[0])))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -159,7 +160,7 @@ class Exercise:
     warm: bool = False
     own_kafka: bool = False
     seconds: int = 30
-    counted: str = "results, one per window and IP, however many records repeat one"
+    counted: str = "results (one per window and IP); a result with several copies counts once"
 
     def hint(self, finding: Finding) -> str:
         """Return the hint that fits a finding best."""

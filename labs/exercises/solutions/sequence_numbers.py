@@ -4,7 +4,7 @@ A number that the log has from this producer is a repetition: it gets the answer
 new. A larger one means that something is missing in front of it: it is refused, and will be sent again.
 
 Kafka does the same, and does not read the whole log each time: it keeps a table of the last five batches of each
-producer. A restarted broker finds the last one of each again in its log.
+producer.
 """
 
 
