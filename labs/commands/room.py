@@ -53,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         return play(arguments.play, browser=not arguments.no_browser)
     from labs.commands.console import plain_console
     from labs.room.page import RoomPage, cell_of
+    from labs.room.room import check_options
 
+    check_options(arguments.stage, arguments.nodes, arguments.executors, arguments.rate)
     console = plain_console(stderr=True)
     cell = cell_of({name: getattr(arguments, name) for name in OPTIONS})
     try:

@@ -176,14 +176,17 @@ def of_two_drivers(act: Act, drivers: Drivers, newcomer: Driver) -> Consequence:
 
 def of_an_outage(act: Act, drivers: Drivers, over: Callable[[], bool]) -> Consequence:
     """Kafka cannot be reached until `over()`: how long no batch was noted, and which drivers ended meanwhile."""
-    began = time.monotonic()
+    act.checkpoint.look()
+    began, before = time.monotonic(), act.checkpoint.noted
     at_work = [each for each in drivers.living if each.state == "working"]
     noted: list[int] = []
     said: list[str] = []
 
     def look() -> str:
         lost = "".join(f"; driver {each.number} {each.words or each.state}" for each in at_work if each.gone)
-        if not said and over():
+        if not noted and act.checkpoint.noted > before + 1:  # a cluster goes on without one of its brokers
+            noted.append(act.checkpoint.noted - 1)
+        if not said and (noted or over()):
             if not noted:
                 noted.append(act.checkpoint.noted)
             if act.checkpoint.noted > noted[0]:

@@ -20,7 +20,7 @@ from labs.faults.job import JobProcess, events_in
 from labs.faults.supervisor import HotSpare
 from labs.room.state import DRIVERS_SHOWN
 
-STATES = ("warm", "starting", "working", "frozen", "killed", "fenced", "refused", "ended")
+STATES = ("warming", "warm", "starting", "working", "frozen", "killed", "fenced", "refused", "ended")
 GONE = ("killed", "fenced", "refused", "ended")
 TOO_MANY = 3  # drivers in a row that end by themselves before their first batch
 START = 25.0  # seconds that a driver takes to start, before one has shown how long it takes here
@@ -130,7 +130,7 @@ class Drivers:
         spare = self._spare.waiting if self._spare else None
         shown = [driver.shown() for driver in self._all_but_the_oldest_gone(1 if spare else 0)]
         if spare:
-            state = "warm" if spare.is_warm else "starting"
+            state = "warm" if spare.is_warm else "warming"
             shown.append({"number": self._count + 1, "state": state, "batch": None, "epoch": None})
         return shown
 
@@ -167,6 +167,9 @@ class Drivers:
     def kill(self, driver: Driver) -> None:
         """Send SIGKILL; `look` replaces the driver."""
         driver.job.kill()
+        for event in driver.news():  # what it has reported since the last look
+            driver.hear(event)
+            self._told(driver, event)
         driver.end("killed")
 
     def stop(self) -> None:

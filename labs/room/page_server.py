@@ -174,6 +174,7 @@ def configuration(port: int, folder: Path, browser: bool) -> Config:
     c.OneRoom.cull_idle_timeout, c.OneRoom.cull_interval = int(GRACE), 1
     c.KernelManager.autorestart, c.KernelManager.shutdown_wait_time = False, 20.0
     c.VoilaConfiguration.template, c.VoilaConfiguration.file_allowlist = "room", []
+    c.VoilaConfiguration.show_tracebacks = True  # or nobody would see why a room cannot be opened
     c.VoilaConfiguration.allow_template_override = c.VoilaConfiguration.allow_theme_override = "NO"
     c.VoilaConfiguration.prelaunch_hook, c.VoilaConfiguration.page_config_hook = admit, without_formulas
     return c

@@ -21,12 +21,24 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from labs.evidence.auditor.audit import Audit
 from labs.room.published import recording_page
-from labs.room.state import BATCHES, BROKERS, DRIVERS, ENTRIES, EVIDENCE, KEYS, VERDICTS, State, empty_state
+from labs.room.state import (
+    BATCHES,
+    BROKERS,
+    DRIVERS,
+    ENTRIES,
+    EVIDENCE,
+    KEYS,
+    LONGEST_BURST,
+    VERDICTS,
+    State,
+    empty_state,
+)
 
 LARGEST = 2**53  # beyond it, not every whole number can be represented in JavaScript
 WHOLE, NUMBER, TEXT, FLAG = int, float, str, bool
@@ -157,7 +169,7 @@ class Recorder:
             time = self._last = float(changed.get("time", self._last))
             if len(self._frames) > 1 and time - self._frames[-2][0] < self._gap:
                 earlier = _unpacked(self._frames.pop()[1])
-                self._frames.append((time, _packed({**earlier, **changed})))
+                self._frames.append((time, _packed(_joined(earlier, changed))))
             else:
                 self._frames.append((time, _packed(changed)))
             if len(self._frames) > self._most:
@@ -193,7 +205,16 @@ def _unpacked(frame: bytes) -> State:
 
 
 def _merged(frames: list[bytes]) -> bytes:
-    return _packed({key: value for frame in frames for key, value in _unpacked(frame).items()})
+    return _packed(reduce(_joined, map(_unpacked, frames)))
+
+
+def _joined(earlier: State, later: State) -> State:
+    """Return two changes as one. A `log` has the newest entries and those that changed, so that both logs are kept."""
+    both = {**earlier, **later}
+    if "log" in earlier and "log" in later and "stage" not in later:  # a new act has a log of its own
+        entries = {each["offset"]: each for each in (*earlier["log"]["entries"], *later["log"]["entries"])}
+        both["log"] = {**later["log"], "entries": [entries[at] for at in sorted(entries)][-LONGEST_BURST:]}
+    return both
 
 
 def states(recording: Mapping[str, Any]) -> Iterator[tuple[float, State]]:

@@ -61,7 +61,7 @@ class Room:
         spare: bool = True,
         seed: int = 7,
     ):
-        _check(stage, nodes, executors, rate)
+        check_options(stage, nodes, executors, rate)
         self.audit: Audit | None = None
         self._lock, self._looked = threading.RLock(), threading.Condition()
         self._closing, self._closed = threading.Event(), False
@@ -134,7 +134,6 @@ class Room:
 
     def close(self) -> None:
         """End everything, and leave nothing behind. Idempotent."""
-        atexit.unregister(self.close)
         self._closing.set()
         self._orders.put(None)
         for thread in getattr(self, "_threads", ()):
@@ -142,9 +141,10 @@ class Room:
                 thread.join(30)
         with self._lock:
             if not self._closed:
-                self._closed = True
                 self._session.close()
+                self._closed = True  # only now: whoever was interrupted closes once more
         self._refuse_the_rest()
+        atexit.unregister(self.close)
 
     def __enter__(self) -> Room:
         return self
@@ -237,7 +237,8 @@ class Room:
         self._message = line
 
 
-def _check(stage: str, nodes: int, executors: int, rate: float) -> None:
+def check_options(stage: str, nodes: int, executors: int, rate: float) -> None:
+    """Raise RoomError for options with which no room can be opened."""
     against = stage_against(stage) or rate_against(rate)
     if type(nodes) is not int or not 1 <= nodes <= MOST_NODES:
         against = f"nodes is {nodes!r:.40}; expected 1 to {MOST_NODES}"

@@ -89,12 +89,15 @@ WITHOUT_MARKER: Script = (
 
 def play(room: Room, script: Iterable[Step]) -> Audit | None:
     """Carry out a script; return the audit if the script has a `finish`. Raises RoomError, TimeoutError."""
+    audit = None
     for step in script:
         if isinstance(step, Until):
             _wait(room, step)
         elif said := room.do(step.order, **step.arguments).result():
             raise RoomError(said)
-    return room.audit
+        elif step.order == "finish":
+            audit = room.audit
+    return audit
 
 
 def _wait(room: Room, step: Until) -> None:

@@ -47,7 +47,7 @@ class Session:
         self.report: dict[str, Any] | None = None
         self.trouble = ""  # why the log cannot be read
         self._looked_for_executors = 0.0
-        self._seed = seed
+        self._seed, self._acts = seed, 1
         self.equipment = RoomEquipment(nodes)
         try:
             self.network = RoomNetwork(self.equipment.proxy)
@@ -67,16 +67,17 @@ class Session:
         return time.monotonic() - self.began
 
     def begin_act(self, stage: str) -> None:
-        """End this act and begin the next, with the same traffic. Raises KafkaUnreachable."""
-        old = self.act
+        """End this act and begin the next, with the same traffic. If that raises KafkaUnreachable, this one goes on."""
+        old, on = self.act, self.act.traffic.on and not self.over
+        self.network.mend()
+        self._acts += 1
+        new = Act(self.equipment, self._acts, stage, old.traffic.rate, False, self._seed)
         self.chronicle.end_act()
         self.drivers.stop()
         self.drivers.all.clear()
         old.close()
-        self.network.mend()
-        on = old.traffic.on and not self.over
-        self.act = Act(self.equipment, old.number + 1, stage, old.traffic.rate, on, self._seed)
-        self.over, self.report, self.trouble = False, None, ""
+        self.act, self.over, self.report, self.trouble = new, False, None, ""
+        new.traffic.set(on=on)
         self.drivers.start()
 
     def look(self) -> State:
@@ -221,7 +222,7 @@ class Ending:
     def _audit(self, error: Exception | None) -> Audit:
         act, servers = self._session.act, self._session.equipment.broker.bootstrap_servers
         watcher = Watcher(servers, act.sink)
-        audit, *_ = judge(servers, watcher, act.live, act.verdict.expected, GIVEN_UP, error, act.sink, act.source)
+        audit, *_ = judge(servers, watcher, act.live, act.live.sent, GIVEN_UP, error, act.sink, act.source)
         return audit
 
     def _wait(self, check: Check, seconds: float) -> bool:

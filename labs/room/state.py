@@ -107,6 +107,7 @@ FLAWS = ("duplicated", "conflicting", "lost", "torn")
 EVIDENCE = (*FLAWS, "awaited", "delivered")
 VERDICTS = {"valid": ("✓", "valid"), "invalid": ("✕", "invalid"), "unknown": ("?", "unknown")}
 DRIVERS = {
+    "warming": ("◔", "spare, starting"),
     "warm": ("◔", "warm spare"),
     "starting": ("◑", "starting"),
     "working": ("●", "working"),

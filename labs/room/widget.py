@@ -194,7 +194,8 @@ def room(**options: Any) -> LiveRoom:
     from labs.room.room import Room
 
     while _open:
-        _open.pop().close()
+        _open[-1].close()
+        _open.pop()  # only now: if this was interrupted, the next run closes it
     _open.append(LiveRoom(Room(**options)))
     return _open[-1]
 

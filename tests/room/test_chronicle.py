@@ -1,8 +1,10 @@
 """A strike's consequence is asked for as long as it may still show, and no longer."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from labs.room.chronicle import MORE, Chronicle
+from labs.room.chronicle import MORE, Chronicle, of_an_outage
 
 
 @pytest.fixture
@@ -49,3 +51,24 @@ def test_a_strike_whose_act_has_ended_is_not_awaited_for_ever(chronicle):
     chronicle.end_act()
     assert [each.consequence for each in chronicle.all] == ["nothing had shown when the act ended"] * 2
     assert not any(each.consequence.endswith(MORE) for each in chronicle.all)
+
+
+def test_a_cluster_that_goes_on_without_a_broker_is_not_said_to_stand_still():
+    checkpoint, drivers = SimpleNamespace(noted=4, look=lambda: None), SimpleNamespace(living=[])
+    told = of_an_outage(SimpleNamespace(checkpoint=checkpoint), drivers, lambda: False)  # type: ignore[arg-type]
+    checkpoint.noted = 5  # this batch was on its way
+    assert told() == ""
+    checkpoint.noted = 6
+    assert told() == "batches are in the checkpoint again after 0 s"
+
+
+def test_an_outage_ends_with_the_first_batch_after_the_repair():
+    checkpoint, drivers = SimpleNamespace(noted=4, look=lambda: None), SimpleNamespace(living=[])
+    over: list[bool] = []
+    told = of_an_outage(SimpleNamespace(checkpoint=checkpoint), drivers, lambda: bool(over))  # type: ignore[arg-type]
+    checkpoint.noted = 5
+    assert told() == ""
+    over.append(True)
+    assert told() == ""
+    checkpoint.noted = 6
+    assert "again after 0 s" in told()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -28,6 +29,29 @@ def test_the_room_says_which_driver_its_results_wait_for(states, said):
         drivers.all.append(Driver(number, None))  # type: ignore[arg-type]
         drivers.all[-1].state = state
     assert drivers.waiting() == said
+
+
+class KilledJob:
+    """A job that has written a line which nobody has read yet."""
+
+    def __init__(self, file):
+        self.log_file = file
+        file.write_text(json.dumps({"event": "begins", "batch": 5}) + "\n")
+
+    def kill(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_what_a_killed_driver_has_said_since_the_last_look_is_heard(tmp_path):
+    told: list[tuple[int, int]] = []
+    drivers = Drivers(dict, lambda driver, event: told.append((driver.number, event["batch"])), {})
+    drivers.all.append(Driver(1, KilledJob(tmp_path / "job.log")))  # type: ignore[arg-type]
+    drivers.kill(drivers.all[0])
+    assert told == [(1, 5)]
+    assert (drivers.all[0].state, drivers.all[0].batch) == ("killed", 5)
 
 
 def test_a_start_that_takes_longer_than_the_last_one_is_called_longer():

@@ -50,6 +50,36 @@ def test_any_moment_is_found_from_the_start(tmp_path):
     assert load_recording(tmp_path / "recording.json") == recording
 
 
+def entry(offset: int, state: str) -> dict[str, Any]:
+    plain = {"producer": None, "epoch": None, "batch": None, "window": None, "ip": None, "count": None, "copy": False}
+    return {"offset": offset, "kind": "row", "state": state, **plain}
+
+
+@pytest.mark.parametrize("gap", [0.2, 0.4, 1.6])
+@pytest.mark.parametrize("most", [5, 2_000])
+def test_a_burst_of_records_and_its_commit_are_in_a_recording_whatever_frames_are_merged(gap, most):
+    """The room tells of a burst once, and then of the newest records; and again once when they are committed."""
+    recorder = Recorder(empty_state(), most, gap)
+    open_, committed = ([entry(offset, state) for offset in range(150)] for state in ("open", "committed"))
+    for tick in range(100):
+        entries = {20: open_, 22: committed}.get(tick, (open_ if tick < 22 else committed)[-48:] if tick > 20 else [])
+        recorder.record({"time": tick / 10, "log": {"end": len(entries), "stable": 0, "entries": entries}})
+    seen: dict[int, str] = {}
+    for _, frame in recorder.recording("a burst")["frames"]:
+        seen |= {each["offset"]: each["state"] for each in frame["log"]["entries"]}
+    assert seen == dict.fromkeys(range(150), "committed")
+
+
+def test_the_log_of_a_new_act_is_not_mixed_with_that_of_the_last():
+    recorder = Recorder(empty_state(), gap=60)
+    log = {"end": 9, "stable": 9, "entries": [entry(8, "committed")]}
+    recorder.record({"time": 0.1, "log": log})
+    recorder.record({"time": 0.2, "log": log})
+    act = {"stage": {**empty_state()["stage"], "act": 2}}
+    recorder.record({"time": 0.3, "log": {"end": 1, "stable": 1, "entries": [entry(0, "open")]}, **act})
+    assert recorder.recording("two acts")["frames"][-1][1]["log"]["entries"] == [entry(0, "open")]
+
+
 def test_a_long_session_has_fewer_frames_a_second_and_loses_no_last_word():
     recorder = Recorder(empty_state(), most=100)
     for tick in range(1, 40_000):

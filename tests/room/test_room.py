@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from labs.equipment.topics import KafkaUnreachable
 from labs.room.recording import load_recording
 from labs.room.room import RoomError
 from labs.room.script import SHORT, WITHOUT_MARKER, Do, Until, differences, play
@@ -212,3 +213,21 @@ def test_a_script_that_was_cut_short_can_be_played_again(room):
     audit = live.play((Do("start-traffic"), Until("delivered", 1), Do("finish")))
     assert audit is not None
     assert audit.valid, audit
+    assert live.play((Do("start-traffic"), Until("delivered", 1))) is None  # nobody has judged this act
+
+
+def test_a_new_act_that_cannot_begin_leaves_the_present_one_as_it_is(room, monkeypatch):
+    begin(room, "checkpoint")
+    before = room.state
+
+    def no_topic(*_):
+        raise KafkaUnreachable("no broker answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("labs.room.act.create_topic", no_topic)
+        assert "no broker answers" in room.do("choose-stage", stage="+ transactions").result()
+    assert room.state["stage"] == before["stage"]
+    assert [each["strike"] for each in room.state["chronicle"]] == [each["strike"] for each in before["chronicle"]]
+    play(room, [Until("delivered", 6, more=True)])
+    begin(room, "+ batch marker")
+    assert room.finish().valid

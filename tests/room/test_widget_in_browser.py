@@ -14,8 +14,8 @@ from selenium.webdriver.common.by import By
 
 from labs.equipment.waiting import eventually
 from labs.room.published import recording_page, recording_script, view_script
-from labs.room.recording import load_recording
-from labs.room.state import KEYS, NUMBERS, ORDERS, empty_state
+from labs.room.recording import COUNTS, load_recording
+from labs.room.state import KEYS, NUMBERS, ORDERS, TEXTS, empty_state
 from labs.room.widget import RoomView, first_and_last, recorded_room
 from tests.browser import complaints, findings_of_axe, press, set_scheme, static_page, wait_for
 
@@ -161,9 +161,33 @@ def test_every_key_of_the_state_is_drawn(live):
     tell(browser, time=50.0, possible=[], message="")
     assert browser.find_elements(By.CSS_SELECTOR, ".eo-order[aria-disabled=false]") == []
     assert not browser.find_element(By.CSS_SELECTOR, ".eo-message").is_displayed()
-    tell(browser, report={**verdict, "verdict": "invalid", "lost": 7, "summary": ""})
+    found = "UNDERCOUNT 3: a result has a smaller count than expected"
+    summary = f"audit: invalid\n  lost   7\n{found}\n    one of them: 1 instead of 2"
+    tell(browser, report={**verdict, "verdict": "invalid", "lost": 7, "summary": summary})
     assert texts(browser, ".eo-verdict .eo-title") == ["Final verdict"]
     assert (texts(browser, ".eo-verdict-word"), texts(browser, ".eo-count-lost .eo-figure")) == (["✕invalid"], ["7"])
+    assert texts(browser, ".eo-why") == [f"{TEXTS['judged']} {found}."]
+    tell(browser, verdict={**verdict, "awaited": 5})
+    summary = "audit: unknown (the sink refused two drivers; 2 of 7 expected results were read)\n  lost   0"
+    tell(browser, report={**verdict, "verdict": "unknown", "summary": summary})
+    assert "the sink refused two drivers; 2 of 7 expected results were read." in texts(browser, ".eo-why")[0]
+    assert texts(browser, ".eo-count-awaited .eo-figure") == ["5"]
+
+
+def test_an_act_of_the_same_stage_can_begin_when_this_one_is_judged_and_none_when_the_room_is_closed(live):
+    state = everything()
+    browser = live(state)
+    names = state["stage"]["names"]
+    here = names.index(state["stage"]["name"])
+    assert button(browser, "choose-stage", here).get_attribute("aria-disabled") == "true"
+    report = {**dict.fromkeys(COUNTS, 0), "verdict": "valid", "summary": "audit: valid"}
+    tell(browser, report=report, traffic={**state["traffic"], "sent": 0})
+    assert button(browser, "choose-stage", here).get_attribute("aria-disabled") == "false"
+    button(browser, "choose-stage", here).click()
+    assert sent(browser) == [{"do": "choose-stage", "stage": names[here]}]
+    browser.execute_script("models.room.set('live', false)")
+    browser.execute_async_script(DRAWN)
+    assert {button(browser, "choose-stage", n).get_attribute("aria-disabled") for n in range(len(names))} == {"true"}
 
 
 def test_copies_are_marked_and_the_verdict_says_it_in_a_word_and_a_sign(live):

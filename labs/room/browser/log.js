@@ -110,11 +110,15 @@ function logPart(room) {
   onPress(later, () => scrollTo(top + Math.max(1, lines - 1)));
   onPress(newest, () => scrollTo(Infinity));
 
-  // Shows the records of a piece of evidence; without any, the newest records.
+  // Shows the first record of a piece of evidence, the next one if it is pressed again; without any, the newest records.
+  let turn = 0;
   room.showInLog = (entries) => {
     room.history.add(entries);
-    found = new Set(entries.map((entry) => entry.offset));
-    scrollTo(entries.length ? Math.floor(Math.min(...found) / columns) - 1 : Infinity);
+    const offsets = [...new Set(entries.map((entry) => entry.offset))].sort((a, b) => a - b);
+    const again = offsets.length && offsets.length === found.size && offsets.every((offset) => found.has(offset));
+    turn = again ? (turn + 1) % offsets.length : 0;
+    found = new Set(offsets);
+    scrollTo(offsets.length ? Math.floor(offsets[turn] / columns) - 1 : Infinity);
   };
 
   // The place of an offset: each line has as many columns as fit. The newest line is at the bottom.

@@ -43,6 +43,13 @@ function introPart(room) {
   };
 }
 
+// From the auditor's summary: why it could not decide, and which anomalies it found.
+function grounds({ summary }) {
+  const [head, ...lines] = summary.split("\n");
+  const reason = head.match(/\((.*)\)$/)?.[1];
+  return [...(reason ? [`${reason}.`] : []), ...lines.filter((line) => /^[A-Z_]+ [\d,]+: /.test(line)).map((line) => `${line}.`)];
+}
+
 // The running verdict with what it waits for; once the auditor has judged, the auditor's.
 function verdictPart(room) {
   const { texts, tips, signs, numbers } = room.words;
@@ -68,7 +75,7 @@ function verdictPart(room) {
     draw({ verdict, waiting, report }) {
       const judged = report ?? verdict;
       const name = report?.verdict ?? verdict.word;
-      const shown = { ...judged, awaited: report ? 0 : verdict.awaited };
+      const shown = { ...judged, awaited: report && name !== "unknown" ? 0 : verdict.awaited };
       say(element.firstChild, report ? texts.final : texts.verdict);
       mark(element, "data-word", name);
       mark(element, "data-final", !!report);
@@ -81,7 +88,7 @@ function verdictPart(room) {
         mark(figures[each].parentNode, "aria-label", filled(texts.count, { number: shown[each], name: each, tip: tips[each] }));
       }
       say(expected, filled(texts.expected, judged));
-      say(why, report ? texts.judged : verdict.why);
+      say(why, report ? [texts.judged, ...grounds(report)].join(" ") : verdict.why);
       const template = !waiting ? texts.awaited : verdict.awaited ? texts.waits : texts.waits_alone;
       say(waits, report || (!waiting && !verdict.awaited) ? "" : filled(template, { ...verdict, waiting }));
     },
@@ -160,8 +167,9 @@ function stagePart(room) {
 
   return {
     element,
-    keys: ["stage", "traffic", "possible"],
+    keys: ["stage", "traffic", "possible", "report"],
     draw(state) {
+      if (!room.live && chosen !== null) stop();
       sent = state.traffic.sent;
       say(act, chosen === null ? filled(texts.act, state.stage) : filled(texts.coming, { left }));
       mark(cancel, "data-hidden", chosen === null);
@@ -177,9 +185,9 @@ function stagePart(room) {
         const here = name === state.stage.name;
         if (!room.live && here) mark(button, "aria-current", "step");
         else button.removeAttribute("aria-current");
-        if (!room.live) return;
+        if (button.tagName !== "BUTTON") return;
         mark(button, "aria-pressed", here);
-        mark(button, "aria-disabled", here || !possible);
+        mark(button, "aria-disabled", !room.live || (here && !state.report) || !possible);
         mark(button, "title", orders["choose-stage"].hint);
       });
     },

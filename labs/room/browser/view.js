@@ -43,7 +43,10 @@ function render({ model, el }) {
   const role = document.querySelector("main, [role=main]") ? "group" : "main";
   const root = made("div", { class: "eo-room", role, "aria-label": room.words.texts.title });
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab's own keys would act on its cells
-  const takeLive = () => root.classList.toggle("eo-live", (room.live = model.get("live")));
+  const takeLive = () => {
+    root.classList.toggle("eo-live", (room.live = model.get("live")));
+    room.redraw("stage");
+  };
   takeLive();
   const box = (name, ...names) => made("div", { class: name }, ...names.flatMap((each) => parts[each]?.element ?? []));
   parts.work = { element: box("eo-work", "batches", "rates"), keys: [], draw() {} };
