@@ -36,7 +36,7 @@ STARTING = "starting Kafka and Spark"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logs", nargs="+", metavar="LOG", help="access log, plain or gzip; - is standard input")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output, with all counts")
     parser.add_argument("--plot", metavar="FILE", help="save a picture (PNG, SVG or PDF)")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="show N clients (default: %(default)s)")
     parser.add_argument(
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
                 console.print("Seconds: " + ", ".join(f"{what} {seconds:.1f}" for what, seconds in took.items()))
                 if arguments.keep:
                     keep(broker, counted)
-    if wrong := [text for text in (counted.log.complaint, counted.doubt) if text]:
+    if wrong := [text for text in (counted.log.complaint, counted.doubt, counted.unsent) if text]:
         raise ValueError("\n".join(wrong))
     return 0 if counted.audit.valid else 1
 
@@ -111,10 +111,10 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
     """Print the report, save the plot."""
     from labs.pipeline.log.log_report import printable_name
 
-    if arguments.plot and counted.counts:
+    if arguments.plot and counted.windows:
         from labs.evidence.plots.count_plots import plot_count_report
 
-        plot_count_report(counted.counts, counted.audit).savefig(arguments.plot, dpi=120)
+        plot_count_report(counted.per_window, counted.per_ip, counted.audit).savefig(arguments.plot, dpi=120)
         console.print(f"plot: {printable_name(arguments.plot)}")
     if arguments.json:
         json.dump(counted.as_dict(), sys.stdout)
@@ -125,14 +125,14 @@ def show(counted: CountedLog, arguments: argparse.Namespace, console: Console) -
     from rich.table import Table
 
     from labs.commands.console import in_colour, plain_console
-    from labs.evidence.auditor.expected import busiest_ips, requests_per_ip
+    from labs.evidence.auditor.expected import busiest_ips
     from labs.evidence.auditor.observed import utc
 
     print(f"{counted.log.good:,} requests in {counted.windows:,} windows of 5 s")
     table = Table()
     table.add_column("client", overflow="fold")
     table.add_column("requests", justify="right")
-    for ip, count in busiest_ips(requests_per_ip(counted.counts), arguments.top):
+    for ip, count in busiest_ips(counted.per_ip, arguments.top):
         table.add_row(ip, f"{count:,}")
     plain_console().print(table)
     if counted.span:

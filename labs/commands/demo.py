@@ -100,7 +100,7 @@ def count_a_log(
     with fresh_topics(servers) as topics:
         counted = count_log(log, spark, servers, topics, progress.show)
     plot = output / PICTURES[0]
-    plot_count_report(counted.counts, counted.audit).savefig(plot, dpi=120, metadata=MADE_HERE)
+    plot_count_report(counted.per_window, counted.per_ip, counted.audit).savefig(plot, dpi=120, metadata=MADE_HERE)
     file = counted.log.files[0].file
     console.print(f"Without a crash: {counted.log.good:,} requests of {file} counted. Plot: {printable_name(plot)}")
     if counted.doubt:

@@ -28,10 +28,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import KafkaUnreachable, TopicRefused, admin, create_topic, remove_topics
-from labs.evidence.auditor.audit import Audit, audit
-from labs.evidence.auditor.expected import Expected, busiest_window, requests_per_window
-from labs.evidence.auditor.observed import utc
-from labs.evidence.readers.results import read_results
+from labs.evidence.auditor.audit import Audit, audit, audit_parts
+from labs.evidence.auditor.expected import busiest_window
+from labs.evidence.auditor.observed import Key, Result, utc
+from labs.evidence.readers.results import committed_results
 from labs.pipeline.log.access_log import Access, read_access_log
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import Replay, close_windows, in_event_time_order, replay
@@ -39,6 +39,7 @@ from labs.pipeline.query import ip_count
 from labs.pipeline.query.offset_reporter import ends_of_batch
 from labs.pipeline.query.query_failure import why
 from labs.pipeline.records import LARGEST_BATCH, LATENESS_MS, SINK_TOPIC, SOURCE_TOPIC, WINDOW_MS
+from labs.runs.window_parts import Part, WindowParts
 
 # A shorter wait would cut the log into more batches, and Spark would ask more often whether there are records.
 BETWEEN_BATCHES = "500 milliseconds"
@@ -68,13 +69,13 @@ class OpenLog:
     """A log that has been read up to its first access, if it has one, before Kafka and Spark start.
 
     A thread starts at once, reads all of it and sorts it by event time. With `as_is` the order stays, and the log is
-    read while `accesses` is iterated over. Each access is counted in `expected` as it is read.
+    read while `accesses` is iterated over. Each access is counted in `parts` as it is read.
     """
 
     def __init__(self, report: LogReport, accesses: Iterator[Access], as_is: bool = False):
-        self.report, self.as_is, self.expected = report, as_is, Expected()
+        self.report, self.as_is, self.parts = report, as_is, WindowParts()
         first = next(accesses, None)  # it is kept, since a pipe can be read only once
-        watched = self.expected.watch(chain([] if first is None else [first], accesses))
+        watched = self.parts.watch(chain([] if first is None else [first], accesses))
         self._in_order = watched if as_is or first is None else in_event_time_order(watched)
         self._first: Future[Access | None] = Future()
         if self._in_order is watched:
@@ -112,33 +113,41 @@ def open_log(paths: Iterable[str | Path], zone: tzinfo = UTC, as_is: bool = Fals
 
 @dataclass(frozen=True)
 class CountedLog:
-    """The log as it was read, its counts per (window start in epoch millis, IP), and the audit.
+    """The log as it was read, its results, the requests per window (its start in epoch millis) and per IP, the audit.
 
     `seconds` is what each part of the work took, in its order.
     """
 
     log: LogReport
     replay: Replay
-    counts: Counter[tuple[int, str]]
+    parts: WindowParts
+    per_window: Counter[int]
+    per_ip: Counter[str]
     late: int
     audit: Audit
     topics: Topics
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def counts(self) -> Iterator[tuple[Key, int]]:
+        """Yield the count of each window and IP."""
+        for _, results in self.parts:
+            yield from _counts_of(results).items()
+            del results  # before the next part is read
+
     @property
     def windows(self) -> int:
-        return len({window for window, _ in self.counts})
+        return len(self.per_window)
 
     @property
     def span(self) -> tuple[int, int] | None:
         """The start of the first window and the end of the last in epoch millis, or None if there is no window."""
-        windows = [window for window, _ in self.counts]
+        windows = self.per_window
         return (min(windows), max(windows) + WINDOW_MS) if windows else None
 
     @property
     def busiest(self) -> tuple[int, int] | None:
         """The start of the window with the most requests, the first of several, and how many; None without a window."""
-        totals = requests_per_window(self.counts)
+        totals = self.per_window
         return (busiest := busiest_window(totals), totals[busiest]) if totals else None
 
     @property
@@ -159,8 +168,15 @@ class CountedLog:
             f"logged one at {wrong}. Perhaps {why}; epoch_millis,ip expects milliseconds since 1970 (13 digits)"
         )
 
+    @property
+    def unsent(self) -> str:
+        """How many requests Kafka did not acknowledge, and why; else an empty text."""
+        missing = self.log.good - self.replay.acknowledged
+        why = self.replay.errors[0] if self.replay.errors else "no answer in time"
+        return f"{missing:,} of {self.log.good:,} requests were not acknowledged by Kafka: {why}" if missing else ""
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that `count --json` prints."""
+        """Return the object that `count --json` prints. It takes 0.5 kB of memory per window and IP."""
         busiest = self.busiest
         return {
             "lines": self.log.lines,
@@ -175,8 +191,7 @@ class CountedLog:
             "windows": self.windows,
             "busiest": busiest and {"window_start": utc(busiest[0]), "requests": busiest[1]},
             "counts": [
-                {"window_start": utc(window), "ip": ip, "count": count}
-                for (window, ip), count in sorted(self.counts.items())
+                {"window_start": utc(window), "ip": ip, "count": count} for (window, ip), count in sorted(self.counts())
             ],
             "audit": self.audit.as_dict(),
         }
@@ -206,7 +221,7 @@ def fresh_topics(bootstrap_servers: str, keep: bool = False) -> Iterator[Topics]
 
 def nothing_counted(log: OpenLog) -> CountedLog:
     """Return the count of a log that has no access."""
-    return CountedLog(log.report, Replay(), Counter(), 0, audit({}, []), Topics("", ""))
+    return CountedLog(log.report, Replay(), log.parts, Counter(), Counter(), 0, audit({}, []), Topics("", ""))
 
 
 def count_log(
@@ -254,12 +269,37 @@ def count_log(
         dropped = _late(bootstrap_servers, topics.source, checkpoint) if log.as_is else Counter()
     progress(READING_BACK, 0, None)
     with _timed(seconds, READING_BACK):
-        results = read_results(bootstrap_servers, topics.sink)
-    progress(READING_BACK, len(results), len(results))
+        decided, results = committed_results(bootstrap_servers, topics.sink)
+        number = 0
+        for number in log.parts.add(results):
+            if not number % 10_000:
+                progress(READING_BACK, number, None)
+    progress(READING_BACK, number, number)
+    per_window, per_ip = Counter[int](), Counter[str]()
     with _timed(seconds, AUDITING):
-        counts = Counter({(result.window_start, result.ip): result.count for result in results})
-        verdict = audit(log.expected.counts, results, late_dropped=dropped)
-    return CountedLog(log.report, sent, counts, dropped.total(), verdict, topics, seconds)
+        parts = _added_up(log.parts, per_window, per_ip, progress)
+        unsure = log.report.good - sent.acknowledged
+        verdict = audit_parts(parts, late_dropped=dropped, indeterminate=unsure, sentinels=decided)
+    return CountedLog(log.report, sent, log.parts, per_window, per_ip, dropped.total(), verdict, topics, seconds)
+
+
+def _counts_of(results: Iterable[Result]) -> dict[Key, int]:
+    """Return the count of each window and IP; the last one, if there are several."""
+    return {(result.window_start, result.ip): result.count for result in results}
+
+
+def _added_up(parts: WindowParts, per_window: Counter[int], per_ip: Counter[str], progress: Progress) -> Iterator[Part]:
+    """Yield the parts, and add up the requests of each."""
+    done = 0
+    for expected, results in parts:
+        for (window, ip), count in _counts_of(results).items():
+            per_window[window] += count
+            per_ip[ip] += count
+        yield expected, results
+        done += len(results)
+        progress(AUDITING, done, None)
+        del expected, results  # before the next part is read
+    progress(AUDITING, done, done)
 
 
 @contextmanager

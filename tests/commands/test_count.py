@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -23,14 +24,15 @@ from labs.commands.main import main
 from labs.equipment.topics import admin, remove_topics
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
-from labs.evidence.auditor.expected import count_by_window
-from labs.evidence.auditor.observed import utc
+from labs.evidence.auditor.expected import count_by_window, requests_per_ip, requests_per_window
+from labs.evidence.auditor.observed import Result, utc
 from labs.evidence.readers.results import read_visible
 from labs.pipeline.log.generate import START_MS, Traffic, classroom, format_line
 from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import Replay, SortFailed, in_event_time_order
 from labs.pipeline.records import LATEST_ACCESS_MS
 from labs.runs import count as runs_count
+from labs.runs.window_parts import WindowParts
 from tests.pipeline.log.odd_lines import million
 from tests.pipeline.log.second_parser import read_line
 
@@ -63,8 +65,10 @@ def csv(accesses) -> list[bytes]:
 
 def counted(counts: dict[tuple[int, str], int]) -> runs_count.CountedLog:
     """Return the count of a log whose every line is good, as if Spark had counted it so."""
-    log = LogReport(lines=sum(counts.values()), good=sum(counts.values()))
-    return runs_count.CountedLog(log, Replay(), Counter(counts), 0, audit({}, []), runs_count.Topics("", ""))
+    log, parts = LogReport(lines=sum(counts.values()), good=sum(counts.values())), WindowParts()
+    deque(parts.add(Result(window, ip, count) for (window, ip), count in counts.items()))
+    totals = requests_per_window(counts), requests_per_ip(counts)
+    return runs_count.CountedLog(log, Replay(), parts, *totals, 0, audit({}, []), runs_count.Topics("", ""))
 
 
 @pytest.mark.parametrize(("name", "size"), [("access.log", LONG_LOG), ("access.log.gz", LONG_LOG // UNPACKED)])
@@ -292,6 +296,14 @@ def test_a_log_that_cannot_be_sorted_says_so_to_who_reads_it(tmp_path, monkeypat
         next(log.accesses)
 
 
+def test_requests_that_kafka_did_not_take_are_said_with_the_reason():
+    told = counted({(0, "a"): 5})
+    assert replace(told, replay=Replay(5, 5)).unsent == ""
+    assert replace(told, replay=Replay(5, 3, errors=["too large"])).unsent == (
+        "2 of 5 requests were not acknowledged by Kafka: too large"
+    )
+
+
 @pytest.mark.bench
 def test_results_are_published_while_the_log_is_being_sent(spark, broker, tmp_path):
     accesses, early = list(Traffic(requests=20_000, rate=100)), []
@@ -303,9 +315,9 @@ def test_results_are_published_while_the_log_is_being_sent(spark, broker, tmp_pa
     log = runs_count.open_log([write(tmp_path / "access.log", csv(accesses))])
     with runs_count.fresh_topics(broker.bootstrap_servers) as new:
         counted = runs_count.count_log(log, spark, broker.bootstrap_servers, new, progress)
-    assert counted.counts == count_by_window(accesses)
+    assert dict(counted.counts()) == count_by_window(accesses)
     assert counted.audit.valid
-    assert 0 < len(early) < len(counted.counts)
+    assert 0 < len(early) < counted.audit.observed
 
 
 @pytest.mark.bench

@@ -15,7 +15,7 @@ from labs.commands.console import plain_console
 from labs.commands.main import main
 from labs.equipment.machine_checks import Check
 from labs.equipment.plain_text import first_line, one_line
-from labs.evidence.auditor.audit import Result, audit
+from labs.evidence.auditor.audit import Result, audit, audit_parts
 from labs.exercises.checker.check import find_exercise
 from labs.exercises.checker.report import Report, as_gradescope, as_summary, github_lines
 from labs.exercises.checker.scenario import Finding, Grade
@@ -24,6 +24,7 @@ from labs.pipeline.log.log_report import LogReport
 from labs.pipeline.log.replay import Replay
 from labs.runs.chaos import ChaosReport
 from labs.runs.count import CountedLog, Topics
+from labs.runs.window_parts import WindowParts
 
 OUTSIDE = ("2001:db8:a:b::1", "fd00:bee:1::2", "2001:db8::cd:1234:1", "[/home/x] [bold]refused[/bold]")
 
@@ -35,10 +36,13 @@ def _wide(monkeypatch):
 
 @pytest.mark.parametrize("text", OUTSIDE)
 def test_clients_of_a_log_are_listed_by_their_names(capsys, text):
-    counts, log = Counter({(0, text): 7}), LogReport()
+    parts, log = WindowParts(), LogReport()
     log.good = 7
-    verdict = audit(counts, [Result(0, text, 7)])
-    counted = CountedLog(log, Replay(7, 7, 0), counts, 0, verdict, Topics("source", "sink"))
+    assert len(list(parts.watch([(0, text)] * 7))) == 7
+    assert list(parts.add([Result(0, text, 7)])) == [1]
+    per_window, per_ip = Counter({0: 7}), Counter({text: 7})
+    verdict = audit_parts(parts)
+    counted = CountedLog(log, Replay(7, 7, 0), parts, per_window, per_ip, 0, verdict, Topics("source", "sink"))
     count.show(counted, argparse.Namespace(plot=None, json=False, top=3), plain_console(stderr=True))
     assert text in capsys.readouterr().out
 

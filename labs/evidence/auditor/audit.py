@@ -47,18 +47,48 @@ def audit(
     reader_error   why the reader stopped before the end; missing results are then not called lost
 
     Evidence of an error makes the verdict invalid even if the reader failed. The distinct results are held in
-    memory; a million take about 2 s and 0.2 GB more than the results themselves.
+    memory; a million take about 2 s and 0.2 GB more than the results themselves. `audit_parts` needs less.
     """
     if observed is None:
         observed, reader_error = (), reader_error or "nothing could be read"
     sentinels = _what_could_be_read(sentinels, observed, second_reader)
     if second_reader is not None:
         observed = list(observed)
+    return audit_parts(
+        [(expected, observed)],
+        late_dropped=late_dropped,
+        indeterminate=indeterminate,
+        source=source,
+        readers=None if second_reader is None else (observed, second_reader),
+        aborted=aborted,
+        sentinels=sentinels,
+        reader_error=reader_error,
+    )
+
+
+def audit_parts(
+    parts: Iterable[tuple[Mapping[Key, int], Iterable[Result]]],
+    *,
+    late_dropped: int | Mapping[Key, int] = 0,
+    indeterminate: int = 0,
+    source: SourceHistory | None = None,
+    readers: tuple[Iterable[Result], Iterable[Result]] | None = None,
+    aborted: Collection[str] | None = None,
+    sentinels: Mapping[int, bool] | None = None,
+    reader_error: str | None = None,
+) -> Audit:
+    """Judge results that come in parts, of which only one is in memory at a time.
+
+    A part has all that was expected and all that was observed of its windows. `readers` is what two readers of the
+    same topic observed; everything else is as in `audit`.
+    """
     complete = reader_error is None
     late, late_total = (late_dropped, 0) if isinstance(late_dropped, Mapping) else ({}, late_dropped)
     tally, batches = AnomalyTally(), Batches()
-    comparison = Comparison(observed, batches, tally)
-    comparison.judge(expected, late)
+    comparison = Comparison(batches, tally)
+    for expected, observed in parts:
+        comparison.judge(expected, observed, late)
+        del expected, observed  # before the next part is read
     comparison.judge_short_counts(late_total, indeterminate, complete)
 
     # An anomaly that is not listed here needs only the results themselves.
@@ -67,7 +97,7 @@ def audit(
         Anomaly.ABORTED_READ: aborted is not None and batches.have_attempts,
         Anomaly.NONMONOTONIC: batches.have_positions,
         Anomaly.TORN_BATCH: batches.have_totals and complete,
-        Anomaly.READERS_DISAGREE: second_reader is not None and complete,
+        Anomaly.READERS_DISAGREE: readers is not None and complete,
         Anomaly.HANGING_TRANSACTION: bool(sentinels) and complete,
         Anomaly.SOURCE_LOST: source is not None,
         Anomaly.SOURCE_DUPLICATE: source is not None,
@@ -78,9 +108,9 @@ def audit(
         batches.judge_order(tally)
     if evidence[Anomaly.TORN_BATCH]:
         batches.judge_whole(tally)
-    if second_reader is not None and evidence[Anomaly.READERS_DISAGREE]:
-        judge_readers(observed, second_reader, tally)
-    if evidence[Anomaly.HANGING_TRANSACTION]:
+    if readers is not None and evidence[Anomaly.READERS_DISAGREE]:
+        judge_readers(*readers, tally)
+    if sentinels and evidence[Anomaly.HANGING_TRANSACTION]:
         judge_sentinels(sentinels, tally)
     if source is not None:
         judge_source(source, tally)
@@ -92,20 +122,20 @@ def audit(
 
     reasons = [comparison.doubt, comparison.note]
     if not complete:
-        read = f"{len(expected) - comparison.unread:,} of {len(expected):,} expected results were read"
+        read = f"{comparison.expected - comparison.unread:,} of {comparison.expected:,} expected results were read"
         reasons.insert(0, f"{reader_error}; {read}")
-    if not expected and not comparison.records:
+    if not comparison.expected and not comparison.records:
         reasons.append("nothing was expected and nothing was read")
     if any(anomaly.is_error for anomaly in tally.counts):
         verdict = Verdict.INVALID
-    elif not complete or comparison.doubt or not (expected or comparison.records):
+    elif not complete or comparison.doubt or not (comparison.expected or comparison.records):
         verdict = Verdict.UNKNOWN
     else:
         verdict = Verdict.VALID
     return Audit(
         verdict=verdict,
         reason="; ".join(filter(None, reasons)),
-        expected=len(expected),
+        expected=comparison.expected,
         observed=comparison.records,
         counts=tally.counts,
         examples=tally.examples,
@@ -130,27 +160,24 @@ class Comparison:
     complete, it may also be unread.
     """
 
-    def __init__(self, observed: Iterable[Result], batches: Batches, tally: AnomalyTally) -> None:
-        """Index the observed results in one pass, which also fills `batches`."""
+    def __init__(self, batches: Batches, tally: AnomalyTally) -> None:
+        self.expected = self.records = 0  # results that were expected, records that were observed
         self.by_window: dict[Fate, Counter[int]] = {fate: Counter() for fate in Fate}
         self.unread = 0  # results that an incomplete read does not contain
         self.doubt = ""  # why nobody can tell whether something was lost
         self.note = ""  # why late requests do not explain what is missing
-        self._tally = tally
+        self._batches, self._tally = batches, tally
         self._short: list[tuple[Key, int, int | None]] = []  # key, count due, count found if any
         self._first: dict[Key, Result] = {}
         self._again: dict[Key, list[Result]] = {}
-        first = self._first
-        for result in batches.collect(observed):
-            key = (result.window_start, result.ip)
-            if key in first:
-                self._again.setdefault(key, []).append(result)
-            else:
-                first[key] = result
-        self.records = len(self._first) + sum(map(len, self._again.values()))
 
-    def judge(self, expected: Mapping[Key, int], late: Mapping[Key, int]) -> None:
-        """Judge every result except those with too small a count; `late` has the late requests of each result."""
+    def judge(self, expected: Mapping[Key, int], observed: Iterable[Result], late: Mapping[Key, int]) -> None:
+        """Judge every result except those with too small a count; `late` has the late requests of each result.
+
+        Call it again for the results of other windows.
+        """
+        self._index(observed)
+        self.expected += len(expected)
         due = dict(expected)
         for key, times in late.items():
             if key in due and times > due[key]:
@@ -178,6 +205,18 @@ class Comparison:
             self._tally.add(Anomaly.PHANTOM, "{}, though there was no request", self._first[key].count, key=key)
             if key in self._again:
                 self._judge_copies(key)
+        self._first, self._again = {}, {}
+
+    def _index(self, observed: Iterable[Result]) -> None:
+        """Index the observed results in one pass, and note their batches."""
+        first = self._first
+        for result in self._batches.collect(observed):
+            key = (result.window_start, result.ip)
+            if key in first:
+                self._again.setdefault(key, []).append(result)
+            else:
+                first[key] = result
+        self.records += len(first) + sum(map(len, self._again.values()))
 
     def judge_short_counts(self, late: int, indeterminate: int, complete: bool) -> None:
         """Judge the results with too small a count; `late` and `indeterminate` are numbers of requests in total.

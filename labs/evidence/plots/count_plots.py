@@ -7,7 +7,7 @@ figure. Titles are made from the data and state the finding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from labs.evidence.auditor.anomalies import Anomaly, Audit, Fate, Verdict
-from labs.evidence.auditor.expected import busiest_ips, busiest_window, requests_per_ip, requests_per_window
-from labs.evidence.auditor.observed import Key, utc
+from labs.evidence.auditor.expected import busiest_ips, busiest_window
+from labs.evidence.auditor.observed import utc
 from labs.evidence.plots.style import (
     COLOURS,
     REQUESTS,
@@ -32,10 +32,9 @@ from labs.pipeline.records import WINDOW_MS
 LONGEST_NAME = 39  # characters: a full IPv6 address
 
 
-def plot_requests_per_window(counts: Mapping[Key, int], ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Plot the requests per window; `counts` is per (window start in epoch milliseconds, IP)."""
+def plot_requests_per_window(totals: Counter[int], ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Plot the requests per window; `totals` is per window start in epoch milliseconds."""
     ax = ax or new_axes()
-    totals = requests_per_window(counts)
     draw_windows(ax, totals, {}, margin_between(totals), REQUESTS)
     finding = "no requests"
     if totals:
@@ -54,10 +53,9 @@ def plot_requests_per_window(counts: Mapping[Key, int], ax: Axes | None = None, 
     return ax
 
 
-def plot_top_ips(counts: Mapping[Key, int], n: int = 10, ax: Axes | None = None, *, title: str = "") -> Axes:
-    """Plot the n IPs with the most requests; `counts` is per (window start, IP)."""
+def plot_top_ips(totals: Counter[str], n: int = 10, ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Plot the n IPs with the most requests; `totals` is per IP."""
     ax = ax or new_axes()
-    totals = requests_per_ip(counts)
     top = busiest_ips(totals, n)
     bars = ax.barh(range(len(top)), [count for _, count in top], color=REQUESTS)
     ax.set_yticks(range(len(top)), [_shortened(ip) for ip, _ in top], parse_math=False)
@@ -102,12 +100,12 @@ def plot_audit(audit: Audit, ax: Axes | None = None, *, title: str = "") -> Axes
     return ax
 
 
-def plot_count_report(counts: Mapping[Key, int], audit: Audit) -> Figure:
+def plot_count_report(per_window: Counter[int], per_ip: Counter[str], audit: Audit) -> Figure:
     """Return a figure with the requests per window, the top IPs and the audit side by side."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(17, 4.6), layout="constrained")
     plt.close(figure)  # else a notebook shows it twice: as an open figure and as the returned value
-    plot_requests_per_window(counts, left)
-    plot_top_ips(counts, ax=middle)
+    plot_requests_per_window(per_window, left)
+    plot_top_ips(per_ip, ax=middle)
     plot_audit(audit, right)
     return figure
 

@@ -130,6 +130,15 @@ def read_results(
     return Reading(read_visible(bootstrap_servers, topic, isolation_level, timeout), decided)
 
 
+def committed_results(bootstrap_servers: str, topic: str = SINK_TOPIC) -> tuple[dict[int, bool], Iterator[Result]]:
+    """Return what `read_results` does without holding it in memory: the reading's `decided`, and its results.
+
+    The results of a partition come in their order. Raises as `read_visible`.
+    """
+    decided = wait_until_decided(bootstrap_servers, topic)
+    return decided, _results_in(bootstrap_servers, topic, "read_committed", 60)
+
+
 def read_visible(
     bootstrap_servers: str, topic: str = SINK_TOPIC, isolation_level: str = "read_committed", timeout: float = 60
 ) -> list[Result]:
@@ -140,9 +149,14 @@ def read_visible(
     seconds without progress, KafkaException if the topic cannot be read, ValueError for a record that is not a
     result.
     """
-    records = read_to_end(bootstrap_servers, topic, isolation_level, timeout)
-    results = [as_result(record) for record in records if record.key() != SENTINEL]
+    results = _results_in(bootstrap_servers, topic, isolation_level, timeout)
     return sorted(results, key=attrgetter("partition", "offset"))
+
+
+def _results_in(bootstrap_servers: str, topic: str, isolation_level: str, timeout: float) -> Iterator[Result]:
+    for record in read_to_end(bootstrap_servers, topic, isolation_level, timeout):
+        if record.key() != SENTINEL:
+            yield as_result(record)
 
 
 def readable_sentinels(bootstrap_servers: str, topic: str) -> set[int]:

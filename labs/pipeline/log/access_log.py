@@ -5,7 +5,8 @@ vhost_combined (`host:port` before the client), and `epoch_millis,ip`. Files may
 
 Guarantee: whatever the bytes, each line is either yielded or counted in the report under a reason, and memory stays
 bounded. If it is not clear which word of a line is the client, the line is refused. Limitations: a wrong time or
-address that looks right is accepted. The report may be ahead of the consumer by the lines of one block.
+address that looks right is accepted, and so is a line in which another one begins before its time. The report may be
+ahead of the consumer by the lines of one block.
 
 Only the time and the client of a line are used. The range of a time is that of `records.py`, so the whole pipeline can
 carry each one.
@@ -90,6 +91,8 @@ def client_before_time(head: bytes) -> str:
     identity, user = rest.split(b" ", 1)
     if identity.split() != [identity]:
         raise BadLine("unknown format", head)
+    if b" [" in user.rpartition(b"]")[2]:  # a time without its end: the server was stopped while it wrote it
+        raise BadLine("two accesses", head)
     if address := _address(first):
         if identity == b"-" or not _LIKE_ADDRESS.search(rest):
             return address

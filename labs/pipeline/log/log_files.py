@@ -261,6 +261,8 @@ def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
             if start.startswith(b"\0"):
                 start = start.lstrip(b"\0")
                 hole = not start
+            elif start:
+                hole = False
             end = start.rfind(b"\n") + 1
             if end:
                 yield start[:end]

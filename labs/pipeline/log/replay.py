@@ -192,7 +192,7 @@ def replay(
     if sent and not report.acknowledged:
         raise SourceFailed(
             f"none of {sent:,} records reached {topic} at {bootstrap_servers}: "
-            f"{report.errors[0] if report.errors else 'no broker answered within {LONGEST_WAIT} s'}"
+            f"{report.errors[0] if report.errors else f'no broker answered within {LONGEST_WAIT} s'}"
         )
     return report
 

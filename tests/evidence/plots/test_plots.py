@@ -11,6 +11,7 @@ from matplotlib.patches import StepPatch
 
 from labs.evidence.auditor.anomalies import Fate
 from labs.evidence.auditor.audit import Result, audit
+from labs.evidence.auditor.expected import requests_per_ip, requests_per_window
 from labs.evidence.plots.count_plots import (
     plot_audit,
     plot_count_report,
@@ -55,13 +56,13 @@ def texts(ax: Axes) -> list[str]:
 
 
 PLOTS = [
-    lambda ax=None: plot_requests_per_window(COUNTS, ax),
-    lambda ax=None: plot_top_ips(COUNTS, ax=ax),
+    lambda ax=None: plot_requests_per_window(requests_per_window(COUNTS), ax),
+    lambda ax=None: plot_top_ips(requests_per_ip(COUNTS), ax=ax),
     lambda ax=None: plot_audit(audit(COUNTS, []), ax),
     lambda ax=None: plot_staircase([row()], ax),
     lambda ax=None: plot_stage_fault_heatmap([row()], ax),
-    lambda ax=None: plot_requests_per_window({}, ax),
-    lambda ax=None: plot_top_ips({}, ax=ax),
+    lambda ax=None: plot_requests_per_window(requests_per_window({}), ax),
+    lambda ax=None: plot_top_ips(requests_per_ip({}), ax=ax),
     lambda ax=None: plot_audit(audit({}, None), ax),
     lambda ax=None: plot_staircase([], ax),
     lambda ax=None: plot_stage_fault_heatmap([], ax),
@@ -97,13 +98,13 @@ def test_no_two_meanings_share_a_colour():
 
 
 def test_requests_per_window_are_the_sums_over_the_ips(ax):
-    plot_requests_per_window(COUNTS, ax)
+    plot_requests_per_window(requests_per_window(COUNTS), ax)
     assert spans(ax, REQUESTS) == [(NOON, 0, 50), (NOON + 10_000, 0, 5)]
     assert ax.get_ylim()[0] == 0
 
 
 def test_requests_per_window_names_its_units_and_its_finding(ax):
-    plot_requests_per_window(COUNTS, ax)
+    plot_requests_per_window(requests_per_window(COUNTS), ax)
     assert ax.get_xlabel() == "event time on 2025-03-01 (UTC)"
     assert ax.get_ylabel() == "requests per 5 s window"
     assert ax.get_title(loc="left") == "55 requests in 2 windows; the busiest began at 12:00:00 with 50"
@@ -112,30 +113,30 @@ def test_requests_per_window_names_its_units_and_its_finding(ax):
 
 
 def test_a_title_given_replaces_the_finding(ax):
-    assert plot_requests_per_window(COUNTS, ax, title="mine").get_title(loc="left") == "mine"
+    assert plot_requests_per_window(requests_per_window(COUNTS), ax, title="mine").get_title(loc="left") == "mine"
     assert plot_audit(audit(COUNTS, []), ax, title="mine").get_title(loc="left") == "mine"
 
 
 def test_equal_windows_have_no_busiest(ax):
-    plot_requests_per_window({(NOON, A): 7, (NOON + 5_000, A): 7}, ax)
+    plot_requests_per_window(requests_per_window({(NOON, A): 7, (NOON + 5_000, A): 7}), ax)
     assert ax.get_title(loc="left") == "14 requests in 2 windows, 7 in each"
 
 
 def test_a_day_of_windows_is_one_patch_with_every_height(ax):
     counts = {(NOON + 5_000 * i, A): 1 + i % 7 for i in range(17_280)}
-    plot_requests_per_window(counts, ax)
+    plot_requests_per_window(requests_per_window(counts), ax)
     assert spans(ax, REQUESTS) == [(window, 0, count) for (window, _), count in counts.items()]
     assert ax.get_xlabel() == "event time (UTC)"
 
 
 def test_a_window_at_an_impossible_time_is_left_out_and_said_to_be(ax):
-    plot_requests_per_window({**COUNTS, (10**17, A): 1}, ax)
+    plot_requests_per_window(requests_per_window({**COUNTS, (10**17, A): 1}), ax)
     assert [window for window, *_ in spans(ax, REQUESTS)] == [NOON, NOON + 10_000]
     assert ax.get_xlabel().endswith("windows left out, at impossible times: 1")
 
 
 def test_top_ips_come_largest_first_with_their_numbers(ax):
-    plot_top_ips({**COUNTS, (NOON, "c"): 1}, 2, ax)
+    plot_top_ips(requests_per_ip({**COUNTS, (NOON, "c"): 1}), 2, ax)
     assert [bar.get_width() for bar in ax.patches] == [35, 20]
     assert [label.get_text() for label in ax.get_yticklabels()] == [A, B]
     assert texts(ax) == ["35", "20"]
@@ -145,12 +146,12 @@ def test_top_ips_come_largest_first_with_their_numbers(ax):
 
 
 def test_ips_that_made_equally_many_requests_have_no_first(ax):
-    plot_top_ips({(NOON, A): 10, (NOON, B): 10}, ax=ax)
+    plot_top_ips(requests_per_ip({(NOON, A): 10, (NOON, B): 10}), ax=ax)
     assert ax.get_title(loc="left") == "each of 2 IPs made 10 requests"
 
 
 def test_a_name_too_long_for_the_axis_loses_its_middle(ax):
-    plot_top_ips({(NOON, "start" + "x" * 200 + "end"): 1}, ax=ax)
+    plot_top_ips(requests_per_ip({(NOON, "start" + "x" * 200 + "end"): 1}), ax=ax)
     [label] = [label.get_text() for label in ax.get_yticklabels()]
     assert len(label) == 39
     assert label.startswith("start")
@@ -192,7 +193,7 @@ def test_an_unknown_audit_says_why_instead_of_drawing(ax):
 
 
 def test_the_count_report_shows_three_plots_side_by_side_and_leaves_no_figure_open(tmp_path):
-    figure = plot_count_report(COUNTS, audit(COUNTS, []))
+    figure = plot_count_report(requests_per_window(COUNTS), requests_per_ip(COUNTS), audit(COUNTS, []))
     assert [ax.get_ylabel() for ax in figure.axes] == [
         "requests per 5 s window",
         "top 2 of 2 IPs",
@@ -286,7 +287,7 @@ def test_the_heatmap_names_the_stages_that_no_crash_hurts(ax):
 
 
 def test_name_from_a_log_is_no_formula(tmp_path):
-    ax = plot_top_ips({(NOON, r"$\frac$"): 3, (NOON, A): 2})
+    ax = plot_top_ips(requests_per_ip({(NOON, r"$\frac$"): 3, (NOON, A): 2}))
     assert isinstance(ax.figure, Figure)
     ax.figure.savefig(tmp_path / "plot.png")
     assert [label.get_text() for label in ax.get_yticklabels()] == [r"$\frac$", A]

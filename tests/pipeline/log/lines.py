@@ -204,6 +204,7 @@ BAD = [
         for first in (COMMON, COMBINED, COMMON + b" ", COMMON[:-12], COMBINED[:-10], COMBINED[:-30])
         for second in (SECOND, SECOND.replace(b"192.0.2.2", b"2001:db8::2"), SECOND.replace(b' "GET', b' \\"GET'))
     ],
+    *[(COMMON[:cut] + SECOND, "two accesses") for cut in range(COMMON.index(b"[") + 1, COMMON.index(b"]"))],
     *[
         (b"\r".join([line] * 3), "carriage return")
         for line in (COMMON, COMBINED, b"971211336000,192.0.2.1", COMMON[:-1] + b"\r0", b"x")

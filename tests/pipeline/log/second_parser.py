@@ -217,6 +217,9 @@ def _client_of(before: str) -> str:
     if any(not word or any(c in BLANKS for c in word) for word in words[:2]):
         raise Bad("blank")
     first, *rest = words
+    user = " ".join(rest[1:])
+    if user.find(" [", user.rfind("]") + 1) >= 0:
+        raise Bad("a time without its end")
     if (address := _address(first)) is not None:
         if rest[0] != "-" and _holds_address(" ".join(rest)):
             raise Bad("two addresses")

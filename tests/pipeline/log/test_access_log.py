@@ -277,6 +277,12 @@ def test_reads_gzip_and_concatenated_gzip(tmp_path):
     assert report.bad_total == 0
 
 
+@pytest.mark.parametrize("nuls", [65_535, 65_536, 65_537, 131_072])
+def test_a_hole_of_nuls_is_no_line_wherever_it_ends(tmp_path, nuls):
+    accesses, report = read(tmp_path, b"\0" * nuls + b"5,192.0.2.1\n")
+    assert (accesses, report.lines, report.bad_total) == ([(5, "192.0.2.1")], 1, 0)
+
+
 @pytest.mark.parametrize("kept", [2, 9, 30, 1_000, 50_000, -9, -8, -1])
 def test_truncated_gzip_yields_what_is_readable_and_is_one_bad_line(tmp_path, kept):
     packed = gzip.compress(numbered(20_000))[:kept]
