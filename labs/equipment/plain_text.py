@@ -40,7 +40,7 @@ def _escaped(character: str) -> str:
 def text_of(path: Path, errors: str = "strict") -> str:
     """Return the text of a file, which should be UTF-8. Raises ValueError: one line that names the file."""
     try:
-        return path.read_text("utf-8", errors)
+        return path.read_text("utf-8-sig", errors)  # some editors begin a file with a byte order mark
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
     except IsADirectoryError:

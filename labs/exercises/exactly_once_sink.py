@@ -75,9 +75,9 @@ EXERCISE = Exercise(
                 _raise("before producer.commit_transaction", 2, 4),
             ),
             (
-                "killed after publish",
-                "SIGKILL of Spark when your function is done with batch 4, and Spark has not noted it.",
-                _round(("after publish", 4, "kill")),
+                "killed after commit",
+                "SIGKILL of Spark directly after batch 4 committed.",
+                _round(("after producer.commit_transaction", 4, "kill")),
             ),
         ],
     ),

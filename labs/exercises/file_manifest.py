@@ -137,13 +137,13 @@ EXERCISE = Exercise(
         Scenario("no crash", "Publishes four batches, and is then started once more.", with_readers(), smoke=True),
         Scenario(
             "killed in the middle of a file",
-            "SIGKILL when half of a file is written, three times; a reader looks after each.",
-            with_readers(*(Crash("midway files.write", nth) for nth in (2, 1, 4))),
+            "SIGKILL when half of a file is written, four times; a reader looks after each.",
+            with_readers(*(Crash("midway files.write", nth) for nth in (2, 1, 3, 4))),
         ),
         Scenario(
             "killed before a rename",
-            "SIGKILL when a file is about to be renamed (or, without renames, was written), three times.",
-            with_readers(*(Crash("before files.rename", nth) for nth in (1, 2, 3)), instead="after files.write"),
+            "SIGKILL when a file is about to be renamed (or, without renames, was written), four times.",
+            with_readers(*(Crash("before files.rename", nth) for nth in (1, 2, 2, 3)), instead="after files.write"),
         ),
         Scenario(
             "killed before it is noted",

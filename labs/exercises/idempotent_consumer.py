@@ -67,7 +67,7 @@ EXERCISE = Exercise(
         ("after database commit", "after database.commit", "directly after the database committed"),
         ("before offset commit", "before consumer.commit", "when the offset is about to be committed"),
         ("after offset commit", "after consumer.commit", "directly after the offset was committed"),
-        ("after a statement", "after database.execute", "directly after a database.execute"),
+        ("between transactions", "between transactions", "when something is committed and the next statement comes"),
     ),
     hints={
         "doubled": "A result was written although an earlier run had written it. What does a restarted process still "

@@ -117,7 +117,8 @@ EXERCISE = Exercise(
         "the watermark and a key that contains the event time to know what it may forget.",
         "crashed: AnalysisException": "Spark refuses some combinations: append mode needs a watermark, on the column "
         "of the window, set before the aggregation.",
-        "nothing done": "Return (counts, output_mode).",
+        "signature": "query(requests) returns two values: (counts, output_mode). counts has the columns window, ip and "
+        "count.",
     },
     limits=Limits(seconds=150, memory=5_000),
     warm=True,

@@ -66,7 +66,7 @@ EXERCISE = Exercise(
         "consume",
         ("before database commit", "before database.commit", "when the database is about to commit"),
         ("after database commit", "after database.commit", "directly after the database committed"),
-        ("after a statement", "after database.execute", "directly after a database.execute"),
+        ("between transactions", "between transactions", "when something is committed and the next statement comes"),
         ("before a record", "after consumer.poll", "when a record was polled and nothing done with it"),
     ),
     hints={

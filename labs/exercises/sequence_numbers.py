@@ -150,8 +150,8 @@ EXERCISE = Exercise(
         Scenario("a gap", "Twice a record is overtaken by the next one.", through(A_GAP)),
         Scenario(
             "the broker is killed",
-            "SIGKILL directly after a log.write; restarted, it gets the record again.",
-            through(CALM, Crash("after log.write", 4)),
+            "SIGKILL directly after a log.write; restarted, it gets the last five records again.",
+            through(SEVERAL_UNDER_WAY, Crash("after log.write", 6)),
         ),
     ),
     hints={
@@ -165,6 +165,8 @@ EXERCISE = Exercise(
         "producers begin to count at 0.",
         OUT_OF_ORDER: "A record came before the one in front of it, and you stored it. What should its number have "
         "been? Refuse it: it will be sent again.",
+        "wrong/the broker is killed": "Five answers were on their way when the broker was killed, so five records come "
+        "again. For which of them does the restarted process know that they are in the log?",
         "wrong": "The producer keeps the offset that it is told. What was the answer that got lost? Give it again.",
     },
     warm=True,

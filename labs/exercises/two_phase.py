@@ -87,8 +87,8 @@ EXERCISE = Exercise(
         "known by all three values: transactional_id, producer_id and epoch.",
         "hidden": "A transaction that stays open hides all that comes behind it from read_committed readers: finish "
         "every transaction in `prepared`, one way or the other.",
-        "crashed": "finish() was called for a transaction that is not open any more, or had ended otherwise. What is "
-        "open now is in `prepared`, and only that can be finished.",
+        "crashed: FinishFailed": "finish() was called for a transaction that is not open any more, or had ended "
+        "otherwise. What is open now is in `prepared`, and only that can be finished.",
         "nothing done": "Begin with a loop over `prepared`, and call finish(transaction, True or False) for each.",
     },
 )

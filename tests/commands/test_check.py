@@ -38,7 +38,7 @@ def test_solution_that_fails_has_exit_code_1(capsys, tmp_path):
     assert main(["check", "commit_order", str(file)]) == 1
     shown = capsys.readouterr().out
     assert "hint:" in shown
-    assert "lost and doubled: results, one per window and IP" in shown
+    assert "lost and doubled: results (one per window and IP)" in shown
 
 
 @pytest.mark.bench

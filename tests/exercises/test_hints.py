@@ -182,14 +182,14 @@ def test_code_that_raises_after_a_kill_is_told_so(tmp_path):
 
 
 BREAKS_THE_CHECK = {
-    "writes into the journal": ("import glob\nopen(glob.glob('*/journal')[0], 'a').write('{\"when\"')\n", "journal"),
-    "empties the journal": ("import glob\nopen(glob.glob('*/journal')[0], 'w').close()\n", "journal"),
+    "writes into the journal": ("import glob\nopen(glob.glob('../*/journal')[0], 'a').write('{\"when\"')\n", "journal"),
+    "empties the journal": ("import glob\nopen(glob.glob('../*/journal')[0], 'w').close()\n", "journal"),
     "replaces the journal": (
-        "import glob, os\nname = glob.glob('*/journal')[0]\nos.remove(name)\nos.mkdir(name)\n",
+        "import glob, os\nname = glob.glob('../*/journal')[0]\nos.remove(name)\nos.mkdir(name)\n",
         "cannot be read: Is a directory",
     ),
     "closes what is open": ("import os\nos.closerange(3, 300)\n", "journal"),
-    "deletes everything": ("import shutil, os\nshutil.rmtree(os.getcwd())\n", ""),
+    "deletes everything": ("import shutil, os\nshutil.rmtree(os.path.dirname(os.getcwd()))\n", ""),
 }
 
 

@@ -14,6 +14,7 @@ from tests.lessons import lessons
 from tests.tiers import in_tiers
 
 WRONG = sorted((Path(__file__).parent / "wrong").glob("*.py"))
+RIGHT = sorted((Path(__file__).parent / "right").glob("*.py"))  # other designs than the reference solution's
 # One for each exercise, and each way to go wrong: what is quick to find. None of the capstone is.
 SHORT = (
     "barrier__counts_on_until_the_last",
@@ -45,6 +46,13 @@ def stated(file: Path) -> re.Match:
 @pytest.mark.parametrize("name", [name for name in IN_NO_LESSON if name != "capstone"])  # it has a test of its own
 def test_solution_passes(name, broker):
     report = check(name, solution_of(name), servers=broker.bootstrap_servers)
+    assert report.passed, report
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("file", RIGHT, ids=lambda file: file.stem)
+def test_another_right_solution_passes(file, broker):
+    report = check(file.stem.partition("__")[0], file, servers=broker.bootstrap_servers)
     assert report.passed, report
 
 

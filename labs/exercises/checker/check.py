@@ -75,11 +75,12 @@ def check(
         process = StudentProcess(code.text, code.name, exercise.entry, Path(directory), exercise.limits, exercise.warm)
         lab = Lab(address, Path(directory), process)
         ended = False
-        for scenario in exercise.scenarios:
+        for number, scenario in enumerate(exercise.scenarios, 1):
             if ended:
                 findings.append(Finding(scenario=scenario.name, action=scenario.action, grade=Grade.NOT_RUN))
                 continue
             starting(scenario.name)
+            process.start_anew(number)
             finding, broken = _judge(lab, scenario)
             if finding.grade is not Grade.PASSED:
                 finding = dataclasses.replace(finding, hint=exercise.hint(finding))

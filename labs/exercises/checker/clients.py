@@ -35,7 +35,7 @@ class EndIgnored(RuntimeError):
 class ExerciseConsumer(Watched):
     """A consumer of partition 0 of a topic, which starts where its group committed last, or at the beginning."""
 
-    __slots__ = ("_assigned", "_at", "_ends")
+    __slots__ = ("_at", "_ends")
 
     def __init__(self, points: CrashPoints, bootstrap_servers: str, topic: str, group: str):
         settings = {
@@ -48,12 +48,11 @@ class ExerciseConsumer(Watched):
             "log_level": 0,
         }
         super().__init__("consumer", Consumer(settings), points, ())
-        self._at, self._assigned, self._ends = (topic, 0), False, 0
+        self._at, self._ends = (topic, 0), 0
+        self._assign(TopicPartition(*self._at))  # at once, since consume() and position() are the real ones
 
     def poll(self, timeout: float | None = None) -> Message | None:
         """Return the next record, or None when the topic is read to its end. Raises EndIgnored."""
-        if not self._assigned:
-            self._assign(TopicPartition(*self._at))
         message = self._points.call("consumer.poll", self._next, "consumer.poll()", lambda m: f"record {m.offset()}")
         self._ends = 0 if message else self._ends + 1
         if self._ends > ENDS_IGNORED:
@@ -82,7 +81,6 @@ class ExerciseConsumer(Watched):
 
     def _assign(self, partition: TopicPartition) -> None:
         self._real.assign([partition])
-        self._assigned = True
 
     def _next(self) -> Message | None:
         message = self._real.poll(0.05 if self._ends else PATIENCE)
@@ -101,8 +99,23 @@ class ExerciseDatabase(Watched):
     __slots__ = ()
 
     def __init__(self, points: CrashPoints, path: str):
-        connection = sqlite3.connect(path)
-        super().__init__("database", connection, points, ("execute", "executemany", "commit", "rollback"))
+        connection, changes = sqlite3.connect(path), 0
+
+        def traced(_: str) -> None:  # SQLite calls it before each statement, also of a cursor and of a script
+            nonlocal changes
+            if not connection.in_transaction and connection.total_changes > changes:
+                changes = connection.total_changes
+                points.reach("between transactions")
+
+        connection.set_trace_callback(traced)
+        watched = ("execute", "executemany", "executescript", "commit", "rollback")
+        super().__init__("database", connection, points, watched)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in Watched.__slots__:
+            super().__setattr__(name, value)
+        else:  # such as row_factory
+            setattr(self._real, name, value)
 
     def _describe(self, result: Any) -> str:
         """Say how many rows a statement changed: an UPDATE that finds none raises nothing."""

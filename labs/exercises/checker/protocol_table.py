@@ -106,7 +106,7 @@ def table_of(function: Callable[..., Any]) -> list[Node]:
     """Run a protocol in all situations, and return what it does in each. Raises NoProtocol, Unusable."""
     if not callable(function):
         raise NoProtocol(UNREADABLE, f"a protocol is a function with yield in it, and not {_shown(function)}")
-    require_parameters(function, (None, False), "batch, has_epoch")
+    require_parameters(function, (None, False), "batch, has_epoch", generator=True)
     runs, order = _Runs(function), range(len(SITUATIONS))
     with _time_limit(function), open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         for n in (*order, *reversed(order)):  # the order matters if the protocol keeps something between calls

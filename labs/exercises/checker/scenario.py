@@ -177,7 +177,7 @@ class Exercise:
         return ""
 
 
-LOOP = "Each loop needs an end: poll() returns None when the topic is read to its end."
+LOOP = "Each loop needs an end. If yours reads a topic: poll() returns None when the topic is read to its end."
 DATABASE = (
     "The database is SQLite, by Python's sqlite3: the task names its tables and their columns. Values go in as ?, with "
     "a tuple behind the statement: execute('… WHERE ip = ?', (ip,))."
@@ -193,8 +193,8 @@ HINTS = {
     "Define or import the name in the same cell, and check how it is spelled.",
     "crashed: UnboundLocalError": "A name that a function assigns anywhere is local to the function: give it a value "
     "before you read it.",
-    "crashed: AttributeError": "The object has no such method, or it is not what you expected: poll() returns None at "
-    "the end of the topic. Compare with the arguments that the task describes.",
+    "crashed: AttributeError": "The object has no such method, or it is not what you expected (poll(), for one, "
+    "returns None at the end of the topic). Compare with the arguments that the task describes.",
     "crashed: EndIgnored": LOOP,
     "crashed: OperationalError": DATABASE,
     "crashed: ProgrammingError": DATABASE,
@@ -203,7 +203,7 @@ HINTS = {
     "syntax error": "Python could not read the file. Correct the line that is named.",
     "import error": "Use the function's arguments and the standard library; check the name of the import.",
     "missing": "Keep the names of the functions as in the skeleton: the checker calls them by name.",
-    "signature": "Keep the parameters as in the skeleton.",
+    "signature": "Keep the first line of the function as in the skeleton: the checker calls it with these arguments.",
     "exited": "Return from the function: sys.exit ends the whole process, and nobody restarts it.",
     "vanished": "Return from the function. Do not end the process, by os._exit or otherwise.",
     "out of memory": "Keep only what you need at one time: the topic may be larger than the memory.",

@@ -9,6 +9,7 @@ process that leaves no such event was killed, or ended by os._exit.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import itertools
@@ -41,18 +42,17 @@ def run(spec: dict[str, Any], journal: RunJournal) -> None:
     except SystemExit as error:
         code = first_line(safely(repr, error.code))
         journal.write("end", f"sys.exit({code}) was called{where(error, shown)}", ending="exited")
-    except SyntaxError as error:
-        at = f"line {error.lineno}: " if error.filename == shown else ""
-        journal.write("end", f"{at}{error.msg}", ending="syntax error")
     except MemoryError as error:
         journal.write("end", f"MemoryError{where(error, shown)}", ending="out of memory")
     except BaseException as error:
-        at = where(error, shown)
+        at, what = where(error, shown), in_words(error)
         ending = "import error" if isinstance(error, ImportError) else "crashed"
+        if isinstance(error, SyntaxError) and error.filename == shown:  # of the file, and not of an eval in it
+            ending, at, what = "syntax error", "", f"line {error.lineno}: {error.msg}"
         own_tools = not at and journal.phase not in ("load", "call")  # the checker's, before the code was called
         if own_tools or isinstance(error, KafkaSilent):
             ending = NOT_JUDGED
-        journal.write("end", f"{in_words(error)}{at}", ending=ending, error=type(error).__name__[:100])
+        journal.write("end", f"{what}{at}", ending=ending, error=type(error).__name__[:100])
     else:
         journal.write("end", "returned", ending="returned")
 
@@ -67,8 +67,9 @@ def main() -> None:
         with open(spec["stack"], "w") as stack:
             faulthandler.register(signal.SIGUSR1, stack)  # the checker asks where a run hangs before it kills it
             run(spec, RunJournal(spec["journal"], spec["began"]))
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(ValueError):  # the student's code has closed it
+                    stream.flush()
             faulthandler.unregister(signal.SIGUSR1)
 
 

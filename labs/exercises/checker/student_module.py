@@ -63,7 +63,7 @@ def read_source(exercise: str, source: str | Path | Iterable[str] | None = None)
     cells = _meant_for(exercise, list(source))
     if not cells:
         raise NoSource(f"no executed cell {_belongs_to(exercise)}: execute the cell with your solution first")
-    return Source(cells[-1], "your cell")
+    return Source("\n\n".join(_newest(exercise, cells)), "your cell")
 
 
 def solution_of(exercise: str) -> Path:
@@ -81,6 +81,18 @@ def _meant_for(exercise: str, cells: list[str]) -> list[str]:
         return bool(defined & wanted) or (_is_marked(cell) and not defined & others)
 
     return list(filter(is_theirs, cells)) or list(filter(_is_marked, cells))
+
+
+def _newest(exercise: str, cells: list[str]) -> list[str]:
+    """Return the last cell and, for functions of the exercise that it lacks, the last ones that define them."""
+    *older, last = cells
+    found, wanted = [last], _functions(solution_of(exercise).read_text())
+    missing = wanted - _functions(last) if _functions(last) & wanted else set[str]()
+    for cell in reversed(older):
+        if _functions(cell) & missing:
+            found.insert(0, cell)
+            missing -= _functions(cell)
+    return found
 
 
 def _is_marked(cell: str) -> bool:
@@ -140,7 +152,7 @@ class Unusable(Exception):
 
 def load(file: str, shown_as: str) -> types.ModuleType:
     """Execute the student's file as a module."""
-    source = Path(file).read_text("utf-8")
+    source = Path(file).read_text("utf-8-sig")
     linecache.cache[shown_as] = (len(source), None, source.splitlines(keepends=True), shown_as)
     module = types.ModuleType("student")
     module.__file__ = shown_as
@@ -170,13 +182,17 @@ def publish_in(file: str) -> Callable[..., object]:
     return publish
 
 
-def require_parameters(function: Any, arguments: tuple, names: str) -> None:
-    """Raise Unusable unless the function can be called with these arguments."""
+def require_parameters(function: Any, arguments: tuple, names: str, generator: bool = False) -> None:
+    """Raise Unusable unless the function can be called with these arguments, and calling it runs it."""
+    name = getattr(function, "__name__", type(function).__name__)
+    what = "async" if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function) else ""
+    if what or (inspect.isgeneratorfunction(function) and not generator):
+        raise Unusable("signature", f"{name} has {what or 'yield'} in it, so that calling it does nothing: take it out")
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError as error:
         has = inspect.signature(function)
-        raise Unusable("signature", f"{function.__name__}{has} is called with ({names}): {error}") from None
+        raise Unusable("signature", f"{name}{has} is called with ({names}): {error}") from None
     except ValueError:  # a callable without a signature
         return
 

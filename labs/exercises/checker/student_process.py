@@ -6,6 +6,7 @@ takes seconds to start and the student waits. It ends with this process, or with
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -70,6 +71,9 @@ def end_idle() -> None:
     """End the processes that wait for another run."""
     while IDLE:
         IDLE.pop().close()
+
+
+atexit.register(end_idle)  # which also deletes their directories
 
 
 def take(warm: bool) -> Interpreter:
@@ -143,9 +147,14 @@ class StudentProcess:
 
     def __init__(self, source: str, shown_as: str, entry: str, directory: Path, limits: Limits, warm: bool = False):
         self.directory, self._entry, self._shown_as, self.limits = directory, entry, shown_as, limits
-        self.file, self._warm = directory / "student_source.py", warm
+        self.file, self._warm, self._place = directory / "student_source.py", warm, directory
         self.file.write_text(source, "utf-8", "backslashreplace")  # a notebook may hold lone surrogates
         self._runs = 0
+
+    def start_anew(self, scenario: int) -> None:
+        """Let the next runs work in an empty directory."""
+        self._place = self.directory / f"scenario-{scenario}"
+        self._place.mkdir()
 
     def run(self, function: str, tools: dict[str, Any], began: float, crash: Crash | None = None) -> Run:
         """Run the function once, and kill it at `crash` if it gets there."""
@@ -156,7 +165,7 @@ class StudentProcess:
         try:
             interpreter.submit(
                 {
-                    "directory": str(self.directory),
+                    "directory": str(self._place),
                     "file": str(self.file),
                     "shown_as": self._shown_as,
                     "journal": str(place / "journal"),

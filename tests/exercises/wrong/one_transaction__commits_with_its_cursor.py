@@ -1,0 +1,20 @@
+"""Caught: doubled. Scenario: killed between transactions.
+
+The cursor commits the count and then the position.
+"""
+
+ADD = "INSERT INTO counts VALUES (?, ?, 1) ON CONFLICT (window_start, ip) DO UPDATE SET count = count + 1"
+
+
+def consume(consumer, database):
+    cursor = database.cursor()
+    row = cursor.execute("SELECT next_offset FROM position").fetchone()
+    if row:
+        consumer.seek(row[0])
+    while (message := consumer.poll()) is not None:
+        time_ms, ip = message.value().decode().split(",")
+        cursor.execute(ADD, (int(time_ms) - int(time_ms) % 5_000, ip))
+        cursor.execute("COMMIT")
+        cursor.execute("DELETE FROM position")
+        cursor.execute("INSERT INTO position VALUES (?)", (message.offset() + 1,))
+        cursor.execute("COMMIT")
