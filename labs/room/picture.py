@@ -83,7 +83,7 @@ def _log(log: dict[str, Any], top: int) -> Iterator[str]:
             continue
         x, y = place(entry["offset"])
         yield from _cell(entry, x, y)
-        if entry["kind"] == "row" and entry["epoch"] not in (epoch, None):
+        if entry["kind"] == "row" and entry["epoch"] not in (epoch, None, -1):  # -1: Kafka has no producer's id
             epoch = entry["epoch"]
             yield text(x, y - 3, f"epoch {epoch}", size=11, colour=GREY)
     x, y = place(max(log["stable"], first * COLUMNS))
