@@ -1,4 +1,8 @@
-"""Who should write the next batch, executors or the driver, by the sizes of the batches before it."""
+"""Who should write the next batch, executors or the driver, by the sizes of the batches before it.
+
+The transport of the executors asks (`ExecutorsTransport.rows`). Whether executors can write at all is decided once, by
+`ExactlyOnceKafkaSink`.
+"""
 
 from __future__ import annotations
 
