@@ -118,7 +118,7 @@ def sink_of(
     def last_batch(name: str, topic: str) -> int:
         with Consumer({**kafka, "group.id": name}) as group:
             [marker] = answered(lambda: group.committed([TopicPartition(topic, 0)], timeout=SECONDS))
-        return max(marker.offset, -1)  # Kafka says -1001 where nothing was committed
+        return max(marker.offset, -1)  # confluent_kafka says -1001 where nothing was committed
 
     def mark(name: str, topic: str, batch_id: int, producer: Producer) -> None:
         with Consumer({**kafka, "group.id": name}) as group:
