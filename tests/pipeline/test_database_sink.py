@@ -31,13 +31,15 @@ from sqlalchemy import (
 )
 
 from exactly_once_kafka.errors import BatchFailed, RowRefused, SinkRefused
+from exactly_once_kafka.points import pass_by
+from exactly_once_kafka.protocol import Batch
 from labs.equipment.postgres import Postgres
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.other_readers import read_database
 from labs.faults.fault_points import Fault, FaultPoints, InjectedCrash
 from labs.pipeline.broken_protocols import marker_after_the_commit, marker_before_the_rows, marker_ignored
-from labs.pipeline.sinks.database_sink import MARKERS, METADATA, DatabaseSink, DatabaseTransport
+from labs.pipeline.sinks.database_sink import IP_COUNT, MARKERS, METADATA, DatabaseSink, DatabaseTransport
 from tests.pipeline.sink_process import QUERY, batch, drained, values
 from tests.pipeline.sink_runs import (
     POINTS_OF_A_WRITE,
@@ -688,3 +690,56 @@ def test_locked_database_fails_the_batch_and_keeps_nothing_of_it(tmp_path):
 def publish(sink, batch_id, count):
     """Do what a batch does, without a Spark."""
     drained(sink, batch(batch_id), values(batch_id, count))
+
+
+def test_driver_that_was_overtaken_by_other_plans_publishes_nothing(url):
+    """It has looked at the marker, and sleeps; meanwhile marker and results are restored, and others go on."""
+    first, other = DatabaseSink("test", url), DatabaseSink("test", url)
+    for number in range(3):
+        publish(first, number, count=1)
+
+    def meanwhile(point: str, batch_id: int) -> None:
+        if (point, batch_id) == ("before_rows", 3):
+            with first.engine.begin() as restored:
+                restored.execute(IP_COUNT.delete().where(IP_COUNT.c.batch_id == 2))
+                restored.execute(
+                    update(MARKERS).where(MARKERS.c.sink == "test").values(batch_id=1, plan="as planned 1")
+                )
+            drained(other, Batch(QUERY, 2, "otherwise 2", "as planned 1"), values(2, count=2))
+
+    with pytest.raises(BatchFailed, match="another driver has published"):
+        publish(DatabaseSink("test", url, points=meanwhile), 3, count=1)
+    assert audit(expected(1, 1, 2), read_database(url)).valid
+
+
+def test_rows_that_another_driver_has_published_are_not_called_bad(url):
+    """A unique key rejects them, although nothing is wrong with them."""
+    sink = orders_of(url, Column("code", String, unique=True))
+    other = DatabaseSink("orders", url, sink.table)
+    rows = ['{"id": 1, "code": "A"}']
+
+    def meanwhile(point: str, batch_id: int) -> None:
+        if point == "before_rows":
+            drained(other, batch(1), rows)
+
+    sink.points = meanwhile
+    with pytest.raises(BatchFailed, match="another driver has published"):
+        drained(sink, batch(1), rows)
+    sink.points = pass_by
+    assert drained(sink, batch(1), rows)
+
+
+def test_tables_that_another_process_makes_at_the_same_time_are_used(url, monkeypatch):
+    """Two jobs begin on an empty database: each finds no table."""
+    METADATA.create_all(create_engine(url))
+    real, missing = Table.create, [MARKERS.name, IP_COUNT.name]
+
+    def create(table, bind, checkfirst=False):
+        checked = checkfirst and table.name not in missing
+        missing[:] = [name for name in missing if name != table.name]
+        return real(table, bind, checkfirst=checked)
+
+    monkeypatch.setattr(Table, "create", create)
+    publish(DatabaseSink("test", url), 0, count=1)
+    assert missing == []
+    assert audit(expected(1), read_database(url)).valid

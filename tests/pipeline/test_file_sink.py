@@ -8,19 +8,22 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
+from exactly_once_kafka.protocol import Batch
 from labs.equipment.waiting import eventually
 from labs.evidence.auditor.audit import audit
 from labs.evidence.readers.other_readers import read_files
 from labs.faults.fault_points import Fault, FaultPoints, InjectedCrash
 from labs.pipeline.broken_protocols import marker_ignored
+from labs.pipeline.sinks import file_sink
 from labs.pipeline.sinks.file_sink import MANIFEST, Entry, FileSink, FileTransport, batches, read_entry
 from labs.pipeline.sinks.file_sink import publish as publish_file
-from tests.pipeline.sink_process import batch, drained, values
+from tests.pipeline.sink_process import QUERY, batch, drained, values
 from tests.pipeline.sink_runs import (
     POINTS_OF_A_WRITE,
     damage_checkpoint,
@@ -270,8 +273,8 @@ def test_entry_that_no_sink_has_written_is_said_by_name(sink, name):
 
 def test_leftovers_beside_the_manifest_are_no_entries(sink):
     publish(sink, 0, count=1)
-    (sink.directory / MANIFEST / ".1.json.abcd.tmp").write_text("{")
-    (sink.directory / "batch-1-abcd.jsonl").write_text("{}\n")
+    (sink.directory / MANIFEST / ".1.json.0123abcd.tmp").write_text("{")
+    (sink.directory / "batch-1-0123abcd.jsonl").write_text("{}\n")
     assert audit(expected(1), read_files(sink.directory)).valid
     publish(sink, 1, count=1)
     assert audit(expected(1, 1), read_files(sink.directory)).valid
@@ -323,3 +326,87 @@ def test_directory_that_cannot_be_written_fails_the_batch(tmp_path):
 
     with pytest.raises(BatchFailed, match="FileNotFound"):
         drained(sink, batch(0), moved_away())
+
+
+def planned(number: int, how: str, before: str) -> Batch:
+    """Return a batch of this plan that follows one of another plan."""
+    return Batch(QUERY, number, f"{how} {number}", f"{before} {number - 1}" if number else None)
+
+
+@pytest.mark.parametrize("moment", ["before_rows", "before_commit"])
+def test_driver_that_was_overtaken_by_other_plans_publishes_nothing(tmp_path, moment):
+    """It has looked at the marker, and sleeps; meanwhile checkpoint and results are restored, and others go on."""
+    directory = tmp_path / "results"
+    first, other = FileSink(directory), FileSink(directory)
+    for number in range(2):
+        publish(first, number, count=1)
+    saved = shutil.copytree(directory, tmp_path / "saved")
+    publish(first, 2, count=1)
+
+    def meanwhile(point: str, batch_id: int) -> None:
+        if (point, batch_id) == (moment, 3):
+            shutil.rmtree(directory)
+            shutil.copytree(saved, directory)
+            drained(other, planned(2, "otherwise", "as planned"), values(2, count=2))
+
+    sleeper = FileSink(directory, points=meanwhile)
+    with pytest.raises((SinkRefused, BatchFailed)):
+        publish(sleeper, 3, count=1)
+    assert batches(directory) == [0, 1, 2]
+
+
+def test_sweep_leaves_the_files_of_others(sink):
+    sink.directory.mkdir()
+    (sink.directory / "batch-0-report.pdf").touch()
+    (sink.directory / "batch-0-archive").mkdir()
+    publish(sink, 0, count=1)
+    assert {each.name for each in sink.directory.glob("batch-0-[ar]*")} >= {"batch-0-report.pdf", "batch-0-archive"}
+
+
+def test_manifest_that_cannot_be_listed_is_no_empty_one(sink, monkeypatch):
+    for number in range(2):
+        publish(sink, number, count=1)
+
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.listdir", denied)
+        patch.setattr("os.scandir", denied)
+        with pytest.raises(PermissionError):
+            read_files(sink.directory)
+        with pytest.raises(BatchFailed, match="PermissionError"):
+            publish(sink, 2, count=1)
+    publish(sink, 2, count=1)
+    assert batches(sink.directory) == [0, 1, 2]
+
+
+def test_entry_whose_name_may_not_be_on_disk_is_synced_before_the_batch_is_noted(sink, monkeypatch):
+    """The first driver is killed between the entry's name and its sync."""
+    synced: list[Path] = []
+    real = file_sink.sync_directory
+
+    def dies(directory: Path) -> None:
+        if directory.name == MANIFEST and (directory / "0.json").exists():
+            raise InjectedCrash("killed")
+        real(directory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_sink, "sync_directory", dies)
+        with pytest.raises(InjectedCrash):
+            publish(sink, 0, count=1)
+
+    def noted(directory: Path) -> None:
+        synced.append(directory)
+        real(directory)
+
+    monkeypatch.setattr(file_sink, "sync_directory", noted)
+    publish(sink, 0, count=1)
+    assert synced == [sink.directory / MANIFEST]
+
+
+def test_place_that_is_not_mounted_is_not_blamed_on_another_driver(tmp_path):
+    (tmp_path / "results").symlink_to(tmp_path / "not mounted" / "results")
+    with pytest.raises(BatchFailed) as failed:
+        drained(FileSink(tmp_path / "results"), batch(0), ())
+    assert "another driver" not in str(failed.value)

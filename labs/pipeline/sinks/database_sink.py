@@ -55,7 +55,7 @@ from sqlalchemy.exc import (
 
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from exactly_once_kafka.points import Points, pass_by
-from exactly_once_kafka.protocol import Batch, Marker, Step
+from exactly_once_kafka.protocol import ADOPTED, Batch, Marker, Step
 from exactly_once_kafka.query import place_at_first
 from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, TransportOutsideKafka, chunks
 from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
@@ -142,8 +142,12 @@ class DatabaseSink(SinkOutsideKafka):
         return known
 
     def _make_tables(self) -> str:
-        MARKERS.create(self.engine, checkfirst=True)
-        self.table.create(self.engine, checkfirst=True)
+        for table in (MARKERS, self.table):
+            try:
+                table.create(self.engine, checkfirst=True)
+            except DBAPIError:  # unless another process has just made it
+                if not inspect(self.engine).has_table(table.name, schema=table.schema):
+                    raise
         self._check_constraints()
         self._check_columns()
         ids = select(MARKERS.c.query_id).where(MARKERS.c.sink == OF_THE_TABLE)
@@ -279,30 +283,31 @@ class DatabaseSink(SinkOutsideKafka):
     def move_marker(self, transaction: Connection, batch: Batch) -> None:
         """Set the marker to this batch. Raises BatchFailed if another driver has moved the marker.
 
-        The marker must be at the batch before. If Spark has added batches without rows, it may be at an older batch
-        that has the plan of the batch before. This is the last step before the commit, since other drivers wait from
-        here to the commit.
+        The marker must be at the batch before, with its plan. If Spark has added batches without rows, it may be at an
+        older batch that has the plan of the batch before. This is the last step before the commit, since other drivers
+        wait from here to the commit.
         """
         now = {"batch_id": batch.batch_id, "query_id": batch.query_id, "plan": batch.plan}
-        overtaken = BatchFailed(
-            f"sink {self.name!r}, batch {batch.batch_id}: another driver has published a batch meanwhile, and "
-            "this one is rolled back. If it is the same query, end one of the two; the other goes on when it is "
-            "restarted"
-        )
         if batch.batch_id == 0:
             try:
                 transaction.execute(insert(MARKERS).values(sink=self.name, **now))
             except IntegrityError as error:
-                raise overtaken from error
+                raise self.overtaken(batch) from error
             return
-        before = or_(
-            MARKERS.c.batch_id == batch.batch_id - 1,
-            and_(MARKERS.c.batch_id < batch.batch_id, MARKERS.c.plan == batch.previous_plan),
-        )
+        adopted = and_(MARKERS.c.batch_id == batch.batch_id - 1, MARKERS.c.plan == ADOPTED)
+        before = or_(adopted, and_(MARKERS.c.batch_id < batch.batch_id, MARKERS.c.plan == batch.previous_plan))
         at = (before, MARKERS.c.query_id == batch.query_id)
         moved = transaction.execute(update(MARKERS).where(MARKERS.c.sink == self.name, *at).values(**now)).rowcount
         if moved != 1:
-            raise overtaken
+            raise self.overtaken(batch)
+
+    def overtaken(self, batch: Batch) -> BatchFailed:
+        """Return the error of a batch that another driver has published first."""
+        return BatchFailed(
+            f"sink {self.name!r}, batch {batch.batch_id}: another driver has published a batch meanwhile, and "
+            "this one is rolled back. If it is the same query, end one of the two; the other goes on when it is "
+            "restarted"
+        )
 
 
 class DatabaseTransport(TransportOutsideKafka):
@@ -336,6 +341,9 @@ class DatabaseTransport(TransportOutsideKafka):
             self._sink.write_rows(self._transaction(), self.values, self.batch, self.in_rows)
         except _Rejected as rejected:
             self._end()
+            now = self._sink.read_marker()
+            if now is not None and now.batch_id >= self.batch.batch_id:  # its rows may be what the database rejects
+                raise self._sink.overtaken(self.batch) from rejected.error
             row, said = self._sink.first_rejected(rejected.rows) or ("a row", rejected.error)
             why = " ".join(str(getattr(said, "orig", None) or said).split()).rstrip(".")
             raise ValueError(f"the database rejects {row}: {why}") from rejected.error

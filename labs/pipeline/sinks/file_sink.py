@@ -10,7 +10,8 @@
 Guarantee: a reader that follows the manifest (`labs.evidence.readers.other_readers.read_files`) sees each batch exactly
 once, complete, and always in the same version. A file that no entry names was left by a crash, or is not finished.
 Limitations: one local disk, or a network one with hard links; the checkpoint must survive; the manifest has a
-small file for every batch and is never compacted.
+small file for every batch and is never compacted. Of two drivers with different plans, one may still publish in the
+microseconds between its last look at the manifest and its entry.
 
 `publish` writes a file that is there as a whole or not at all, whenever the process or the machine stops: the content
 is on disk before the name, and no file is ever replaced. An object store needs another way.
@@ -18,9 +19,12 @@ is on disk before the name, and no file is ever replaced. An object store needs 
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -30,7 +34,7 @@ from typing import Any, cast
 from exactly_once_kafka.errors import BatchFailed, SinkRefused
 from exactly_once_kafka.names import check_text
 from exactly_once_kafka.points import Points, pass_by
-from exactly_once_kafka.protocol import Batch, Marker, Step
+from exactly_once_kafka.protocol import Batch, Marker, Step, is_published
 from labs.pipeline.sinks.outside_kafka import SinkOutsideKafka, TransportOutsideKafka
 
 TEMPORARY = ".tmp"
@@ -67,7 +71,17 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(directory: Path) -> None:
+    """Make a directory, with its parents, and write their names to disk."""
+    if not directory.is_dir():
+        make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
 MANIFEST = "_manifest"
+# The names that `publish` gives; the directory may have files of others.
+OURS = re.compile(r"\.?batch-\d+-[0-9a-f]{8}\.jsonl(\.[0-9a-f]{8}\.tmp)?|\.\d+\.json\.[0-9a-f]{8}\.tmp")
 LONGEST = 255  # bytes of a name in a path, on all usual file systems
 
 
@@ -129,12 +143,12 @@ class FileTransport(TransportOutsideKafka):
     def take(self, step: Step) -> Any:
         try:
             return super().take(step)
-        except FileExistsError as error:
-            raise BatchFailed(
-                f"sink {self._directory}, batch {self.batch.batch_id}: another driver has published it meanwhile. If "
-                "it is the same query, end one of the two; the other goes on when it is restarted"
-            ) from error
         except OSError as error:
+            if isinstance(error, FileExistsError) and step in ("rows", "commit"):
+                raise BatchFailed(
+                    f"sink {self._directory}, batch {self.batch.batch_id}: another driver has published it meanwhile. "
+                    "If it is the same query, end one of the two; the other goes on when it is restarted"
+                ) from error
             raise BatchFailed(
                 f"sink {self._directory}, batch {self.batch.batch_id}: {type(error).__name__}: {error}. "
                 "Restart the query: the batch is repeated and published once"
@@ -142,7 +156,7 @@ class FileTransport(TransportOutsideKafka):
 
     def read_marker(self) -> Marker | None:
         try:
-            (self._directory / MANIFEST).mkdir(parents=True, exist_ok=True)
+            make_directory(self._directory / MANIFEST)
             last = max(batches(self._directory), default=None)
             entry = None if last is None else read_entry(self._directory, last)
         except ValueError as error:
@@ -164,6 +178,8 @@ class FileTransport(TransportOutsideKafka):
     def commit(self) -> None:
         """Publish the manifest's entry, which publishes the file."""
         assert self._entry is not None
+        if is_published(self.read_marker(), self.batch):  # another driver may have gone on from another marker
+            raise FileExistsError(f"batch {self.batch.batch_id} has an entry")
         self._publish_entry(self._entry)
 
     def next_epoch(self) -> None:
@@ -171,6 +187,8 @@ class FileTransport(TransportOutsideKafka):
 
     def drain(self) -> None:
         super().drain()
+        # The driver that gave the entry its name may have died before the name was on disk.
+        sync_directory(self._directory / MANIFEST)
         self._sweep()
 
     def _write_file(
@@ -197,7 +215,7 @@ class FileTransport(TransportOutsideKafka):
         keep = read_entry(self._directory, batch_id).file
         for pattern in (f"batch-{batch_id}-*", f".batch-{batch_id}-*", f"{MANIFEST}/.{batch_id}.json*"):
             for file in self._directory.glob(pattern):
-                if file.name != keep:
+                if file.name != keep and OURS.fullmatch(file.name):
                     file.unlink(missing_ok=True)
 
 
@@ -232,7 +250,10 @@ def batches(directory: Path) -> list[int]:
 
 
 def _listed(directory: Path) -> list[int]:
-    names = [file.stem for file in (directory / MANIFEST).glob("[0-9]*.json")]
+    listed: list[str] = []
+    with contextlib.suppress(FileNotFoundError):
+        listed = os.listdir(directory / MANIFEST)  # unlike a glob, it raises if the directory cannot be read
+    names = [name.removesuffix(".json") for name in listed if fnmatch.fnmatchcase(name, "[0-9]*.json")]
     if strange := [name for name in names if not name.isdecimal() or str(int(name)) != name]:
         raise ValueError(f"{directory / MANIFEST} has {strange[0]}.json, which no sink has written: move it away")
     return sorted(map(int, names))
