@@ -148,14 +148,14 @@ def test_certificate_that_is_for_another_host_is_refused_by_both_client_librarie
         cluster.connect(Deadline(20))
 
 
-def test_client_of_the_executors_reports_a_refused_login_at_once(secured):
+def test_client_of_the_executors_reports_a_refused_login(secured):
+    """Not always at once: the answer is lost if the broker's end of the connection is seen before it."""
     settings = secured.client_settings() | {"sasl.password": "open barley"}
     with closing(Cluster(kafka_python_settings(settings))) as cluster:
         for _ in range(2):
             patience = Deadline(60)
             with pytest.raises(SaslAuthenticationFailedError):
                 cluster.retry(lambda deadline=patience: cluster.connect(deadline), patience)
-            assert patience.elapsed < 10
 
 
 def test_client_of_the_executors_finds_topics_again_after_a_certificate_was_away_for_a_while(secured, topic, tmp_path):
