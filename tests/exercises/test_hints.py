@@ -132,6 +132,24 @@ ENDS_BADLY = {
         "sys.exit((it cannot be shown: that raises Mute)) was called (line 9: sys.exit(Mute()))",
         "Return from the function",
     ),
+    "a syntax error of an eval": (
+        append("eval('1 +')"),
+        "crashed",
+        "your code raised SyntaxError: ",
+        "nothing to do with a restart",
+    ),
+    "a generator": (
+        append("yield"),
+        "signature",
+        "append has yield in it, so that calling it does nothing: take it out",
+        "Keep the first line of the function",
+    ),
+    "a byte order mark and an error": (
+        "\ufeff" + append("raise KeyError('boom')"),
+        "crashed",
+        "your code raised KeyError: 'boom' (line 2: raise KeyError('boom')), in its first run",
+        "nothing to do with a restart",
+    ),
     "an endless loop": (append("while True:", "    pass"), "hung", "it was at line", "Each loop needs an end"),
     "a lone surrogate": (append(r"raise ValueError('\ud800')"), "crashed", r"ValueError: \ud800 (line 2", "restart"),
 }
