@@ -184,13 +184,13 @@ def of_an_outage(act: Act, drivers: Drivers, over: Callable[[], bool]) -> Conseq
 
     def look() -> str:
         lost = "".join(f"; driver {each.number} {each.words or each.state}" for each in at_work if each.gone)
-        if not noted and act.checkpoint.noted > before + 1:  # a cluster goes on without one of its brokers
-            noted.append(act.checkpoint.noted - 1)
-        if not said and (noted or over()):
-            if not noted:
-                noted.append(act.checkpoint.noted)
-            if act.checkpoint.noted > noted[0]:
-                said.append(f"batches are in the checkpoint again after {time.monotonic() - began:.0f} s{lost}")
+        goes_on = (
+            act.checkpoint.noted > before + 1
+        )  # a cluster does without one of its brokers; one batch was on its way
+        if not noted and over():
+            noted.append(act.checkpoint.noted)
+        if not said and (goes_on or (noted and act.checkpoint.noted > noted[0])):
+            said.append(f"batches are in the checkpoint again after {time.monotonic() - began:.0f} s{lost}")
         return "".join(said) or (lost.removeprefix("; ") + MORE if lost else "")
 
     return look

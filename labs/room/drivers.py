@@ -152,12 +152,7 @@ class Drivers:
         """Read the drivers' events, note which have ended, and start one if none lives."""
         for driver in self.living:
             running = driver.job.running  # asked before its output is read, so that no event is missed
-            for event in driver.news():
-                before = driver.state
-                driver.hear(event)
-                if (before, driver.state) == ("starting", "working"):
-                    self._usual[driver.was_warm] = time.monotonic() - driver.began
-                self._told(driver, event)
+            self._hear(driver)
             if not running:
                 driver.end()
                 self._judge_end(driver)
@@ -167,9 +162,7 @@ class Drivers:
     def kill(self, driver: Driver) -> None:
         """Send SIGKILL; `look` replaces the driver."""
         driver.job.kill()
-        for event in driver.news():  # what it has reported since the last look
-            driver.hear(event)
-            self._told(driver, event)
+        self._hear(driver)
         driver.end("killed")
 
     def stop(self) -> None:
@@ -183,6 +176,15 @@ class Drivers:
         """End all drivers and the spare."""
         self.stop()
         self.keep_spare(False)
+
+    def _hear(self, driver: Driver) -> None:
+        """Note what the driver has reported since the last call, and pass it on."""
+        for event in driver.news():
+            before = driver.state
+            driver.hear(event)
+            if (before, driver.state) == ("starting", "working"):
+                self._usual[driver.was_warm] = time.monotonic() - driver.began
+            self._told(driver, event)
 
     def _start(self) -> Driver:
         self.all = self._all_but_the_oldest_gone(1)

@@ -70,7 +70,7 @@ class Session:
         """End this act and begin the next, with the same traffic. If that raises KafkaUnreachable, this one goes on."""
         old, on = self.act, self.act.traffic.on and not self.over
         self.network.mend()
-        self._acts += 1
+        self._acts += 1  # also of one that cannot begin: some of its topics may be there
         new = Act(self.equipment, self._acts, stage, old.traffic.rate, False, self._seed)
         self.chronicle.end_act()
         self.drivers.stop()

@@ -29,7 +29,7 @@ from pyspark.sql.streaming import StreamingQuery
 from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 from labs.equipment.topics import KafkaUnreachable, TopicRefused, admin, create_topic, remove_topics
 from labs.evidence.auditor.audit import Audit, audit, audit_parts
-from labs.evidence.auditor.expected import busiest_window
+from labs.evidence.auditor.expected import busiest_window, requests_per_ip, requests_per_window
 from labs.evidence.auditor.observed import Key, Result, utc
 from labs.evidence.readers.results import committed_results
 from labs.pipeline.log.access_log import Access, read_access_log
@@ -292,9 +292,10 @@ def _added_up(parts: WindowParts, per_window: Counter[int], per_ip: Counter[str]
     """Yield the parts, and add up the requests of each."""
     done = 0
     for expected, results in parts:
-        for (window, ip), count in _counts_of(results).items():
-            per_window[window] += count
-            per_ip[ip] += count
+        counts = _counts_of(results)
+        per_window.update(requests_per_window(counts))
+        per_ip.update(requests_per_ip(counts))
+        del counts
         yield expected, results
         done += len(results)
         progress(AUDITING, done, None)

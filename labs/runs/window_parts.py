@@ -14,9 +14,10 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import IO, Any
 
+from labs.evidence.auditor.expected import Expected
 from labs.evidence.auditor.observed import Key, Result
 from labs.pipeline.log.access_log import Access
-from labs.pipeline.records import WINDOW_MS, window_start
+from labs.pipeline.records import WINDOW_MS
 
 IN_MEMORY = 1_000_000  # expected counts, and as many results
 PARTS = 61  # a prime number: windows a minute or an hour apart are in different parts
@@ -40,16 +41,14 @@ class WindowParts:
 
     def __init__(self, in_memory: int = IN_MEMORY):
         self._in_memory = in_memory
-        self._expected: Counter[Key] = Counter()
+        self._expected = Expected()
         self._results: list[Result] = []
         self._files: list[IO[bytes]] = []
 
     def watch(self, accesses: Iterable[Access]) -> Iterator[Access]:
         """Yield the accesses unchanged, and count each. Raises PartsUnwritable."""
-        counts, most = self._expected, self._in_memory
-        for access in accesses:
-            time_ms, ip = access
-            counts[window_start(time_ms), ip] += 1
+        counts, most = self._expected.counts, self._in_memory
+        for access in self._expected.watch(accesses):
             if len(counts) > most:
                 self._spill()
             yield access
@@ -64,9 +63,9 @@ class WindowParts:
 
     def __iter__(self) -> Iterator[Part]:
         if not self._files:
-            yield self._expected, self._results
+            yield self._expected.counts, self._results
             return
-        if self._expected or self._results:
+        if self._expected.counts or self._results:
             self._spill()
         for file in self._files:
             yield _read(file)
@@ -75,7 +74,7 @@ class WindowParts:
         """Move what is in memory to the files."""
         counts: list[list[tuple[Any, ...]]] = [[] for _ in range(PARTS)]
         results: list[list[tuple[Any, ...]]] = [[] for _ in range(PARTS)]
-        for (window, ip), count in self._expected.items():
+        for (window, ip), count in self._expected.counts.items():
             counts[window // WINDOW_MS % PARTS].append((window, ip, count))
         for result in self._results:
             results[result.window_start // WINDOW_MS % PARTS].append(_fields(result))
@@ -94,7 +93,7 @@ class WindowParts:
                 f"cannot keep counts in {tempfile.tempdir}: {error.strerror or error}; expected room for 60 bytes "
                 "per window and IP, twice: make some, or set TMPDIR to a directory that has it"
             ) from error
-        self._expected.clear()
+        self._expected.counts.clear()
         self._results.clear()
 
 

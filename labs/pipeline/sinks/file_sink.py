@@ -144,15 +144,13 @@ class FileTransport(TransportOutsideKafka):
         try:
             return super().take(step)
         except OSError as error:
+            said = f"{type(error).__name__}: {error}. Restart the query: the batch is repeated and published once"
             if isinstance(error, FileExistsError) and step in ("rows", "commit"):
-                raise BatchFailed(
-                    f"sink {self._directory}, batch {self.batch.batch_id}: another driver has published it meanwhile. "
-                    "If it is the same query, end one of the two; the other goes on when it is restarted"
-                ) from error
-            raise BatchFailed(
-                f"sink {self._directory}, batch {self.batch.batch_id}: {type(error).__name__}: {error}. "
-                "Restart the query: the batch is repeated and published once"
-            ) from error
+                said = (
+                    "another driver has published it meanwhile. If it is the same query, end one of the two; the other "
+                    "goes on when it is restarted"
+                )
+            raise BatchFailed(f"sink {self._directory}, batch {self.batch.batch_id}: {said}") from error
 
     def read_marker(self) -> Marker | None:
         try:
