@@ -42,6 +42,8 @@ SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-executors": {"driver_rows": 0},
     "no-marker": {"writers": "driver"},
 }
+# Spark's settings. Otherwise PySpark imports IPython, to name the cell or line of each call in error messages.
+FOR_A_JOB = {"spark_python_sql_dataFrameDebugging_enabled": "false"}
 STDIN = 0
 MISUSED = 2  # the exit code for arguments that are wrong
 
@@ -126,7 +128,7 @@ def _run(arguments: argparse.Namespace, quick_start: bool) -> int:
 
         making = beside.submit(_sink, arguments, _also_armed_later(points))  # a second of imports, while the JVM starts
         limiting = beside.submit(_records_per_batch, arguments)
-        spark = spark_session(quick_start=quick_start)
+        spark = spark_session(quick_start=quick_start, **FOR_A_JOB)
         sink, records_per_batch = making.result(), limiting.result()
     records = ip_count.read_source(
         spark,
@@ -207,6 +209,7 @@ def _sink(arguments: argparse.Namespace, points: Points) -> Sink:
         return AtLeastOnceKafkaSink(
             arguments.sink_topic, bootstrap_servers=arguments.bootstrap_servers, halves=True, points=points, **options
         )
+    import exactly_once_kafka.executors.transport  # noqa: F401  here, beside the JVM's start, not in the first batch
     from exactly_once_kafka.sink import ExactlyOnceKafkaSink
 
     kind: type[ExactlyOnceKafkaSink] = ExactlyOnceKafkaSink
@@ -285,7 +288,7 @@ def _get_warm(quick_start: bool) -> None:
     from labs.runs import staircase  # noqa: F401  the sinks, which take a second to import
 
     with interrupts_wait() as interrupted:  # else Ctrl-C would interrupt Python in the middle of a request to the JVM
-        warm_up(spark_session(quick_start=quick_start), lambda: interrupted.is_set() or _is_told())
+        warm_up(spark_session(quick_start=quick_start, **FOR_A_JOB), lambda: interrupted.is_set() or _is_told())
     if not _is_told():
         os.write(sys.stdout.fileno(), b'{"event": "warm"}\n')
 

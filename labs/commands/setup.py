@@ -1,11 +1,13 @@
-"""Fetch and check the jars, and a Java if there is none; and set up JupyterLab."""
+"""Fetch and check the jars, and a Java if there is none; set up JupyterLab; and make later starts faster."""
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from labs.commands.console import plain_console
@@ -47,7 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         why_not = make_archives()
     console.print(f"Java starts at its usual speed: {why_not}" if why_not else "Java starts quickly")
+    with console.status("Compiling the packages of Python, so that it starts faster (a quarter of a minute, once)"):
+        compile_packages(sysconfig.get_path("purelib"))
     return 0
+
+
+def compile_packages(packages: str | Path) -> None:
+    """Keep the bytecode of all modules in `packages` beside them, with as many processes as there are cores.
+
+    uv does not, and Python only if it may write there: not with PYTHONDONTWRITEBYTECODE, nor for another user. A job
+    takes a second longer to start without. A module that cannot be compiled, such as a template, is left out.
+    """
+    compileall.compile_dir(packages, quiet=2, workers=0)
 
 
 def keep_voila_out() -> None:
