@@ -88,14 +88,14 @@ with interrupts_wait():  # an interrupt during an import: some packages cannot b
     from labs.runs.staircase import Stage, WithoutMarker, run_stage
     from labs.schedules.barrier import explore_orders
     from labs.schedules.barrier_steps import barrier_steps, draw_barrier_job, draw_barriers
-    from labs.schedules.diagram import draw
+    from labs.schedules.lesson_pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
     from labs.schedules.model.checker import explore
     from labs.schedules.model.stages import MODELS
-    from labs.schedules.pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
     from labs.schedules.recorder import Recorder
     from labs.schedules.replay.counterexample import replay_on_kafka
     from labs.schedules.replay.replay_bench import replay_bench
     from labs.schedules.schedule import Event
+    from labs.schedules.sequence_diagram import draw
     from labs.schedules.timeline.timeline import timeline
 
 show_expected_errors_briefly(get_ipython())

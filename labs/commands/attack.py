@@ -67,8 +67,8 @@ def _play(arguments: argparse.Namespace) -> int:
     from labs.runs.attack.language import NoOrders, check_possible, in_orders, parse_orders
     from labs.runs.attack.scores import add_score, read_scores, score
     from labs.runs.attack.sinks import wrong_sink
-    from labs.schedules.diagram import draw
     from labs.schedules.replay.replay_bench import replay_bench
+    from labs.schedules.sequence_diagram import draw
 
     if arguments.solve and arguments.scores:
         raise ValueError("--solve is not scored: leave --scores out")

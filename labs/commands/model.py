@@ -116,7 +116,7 @@ def _explored(name: str, arguments: argparse.Namespace) -> tuple[Any, Schedule]:
 
 
 def _keep(schedule: Schedule, arguments: argparse.Namespace) -> None:
-    from labs.schedules.diagram import draw
+    from labs.schedules.sequence_diagram import draw
 
     if arguments.save:
         arguments.save.write_text(schedule.to_json() + "\n")
@@ -192,9 +192,9 @@ def _replay_all(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing: 
 def _replay_each(schedules: Sequence[tuple[Any, Schedule]], times: int, drawing: Path | None) -> int:
     """Return how often Kafka disagreed."""
     from labs.commands.console import bench_progress, plain_console
-    from labs.schedules.diagram import draw
     from labs.schedules.replay.counterexample import replay_on_kafka
     from labs.schedules.replay.replay_bench import replay_bench
+    from labs.schedules.sequence_diagram import draw
 
     disagreed = 0
     with bench_progress(plain_console(stderr=True)) as progress, replay_bench() as kafka:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.desk.course import CORE, Lesson, Question
-from labs.schedules.pictures import draw_pipeline
+from labs.schedules.lesson_pictures import draw_pipeline
 
 PAGE = Path(__file__).with_name("slides.html")
 MADE_HERE = '<meta name="generator" content="python -m labs slides">'

@@ -17,7 +17,7 @@ from labs.commands.main import main
 from labs.desk.course import Lesson, Question, load_core, load_lessons
 from labs.desk.desk import LESSONS
 from labs.desk.slides import asked, page, picture_of
-from labs.schedules.pictures import draw_pipeline
+from labs.schedules.lesson_pictures import draw_pipeline
 from labs.schedules.svg import document
 from tests.browser import complaints, findings_of_axe, set_scheme
 

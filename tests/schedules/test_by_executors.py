@@ -9,13 +9,13 @@ import pytest
 
 from exactly_once_kafka.protocol import exactly_once
 from labs.pipeline.broken_protocols import rows_not_counted, silence_not_aborted
-from labs.schedules.diagram import draw
 from labs.schedules.model import executors
 from labs.schedules.model.checker import explore
 from labs.schedules.model.executors import ByExecutors
 from labs.schedules.model.stages import MODELS
 from labs.schedules.model.state import NEVER, Driver, Marker, Request, State
 from labs.schedules.schedule import Schedule
+from labs.schedules.sequence_diagram import draw
 from tests.schedules.changed import changed
 from tests.schedules.test_model import explored, kafka_stage, reachable
 

@@ -16,9 +16,9 @@ from labs.equipment.topics import create_topic
 from labs.evidence.readers.results import read_to_end
 from labs.faults.proxy import Request, proxied_broker
 from labs.pipeline.query import ip_count
-from labs.schedules.diagram import draw
 from labs.schedules.recorder import Recorder
 from labs.schedules.schedule import HELD, Event, Schedule
+from labs.schedules.sequence_diagram import draw
 
 D1, D2, NET = "driver 1", "driver 2", "network"
 PATIENCE = 30.0  # seconds

@@ -22,7 +22,6 @@ from labs.exercises.checker.report import timeline
 from labs.exercises.checker.rounds import EXAMPLES, History, ended_badly
 from labs.exercises.checker.scenario import DOUBLED, LOST, WRONG, Finding, Grade, Lab, NoTable, Scenario
 from labs.schedules.conformance import played, walk
-from labs.schedules.diagram import draw
 from labs.schedules.model.checker import Explored, explore, with_sight
 from labs.schedules.model.drivers_and_network import Stage
 from labs.schedules.model.stages import OLD_CHECKPOINT
@@ -31,6 +30,7 @@ from labs.schedules.replay.counterexample import replay_on_kafka
 from labs.schedules.replay.player import Player
 from labs.schedules.replay.replay_bench import CannotPlay, ReplayBench, replay_bench
 from labs.schedules.schedule import Event, Schedule, compact
+from labs.schedules.sequence_diagram import draw
 from labs.schedules.svg import Drawing
 
 WALKS = (1, 17)  # seeds

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from exactly_once_kafka.points import FAULT_POINTS
-from labs.schedules.pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
+from labs.schedules.lesson_pictures import draw_batch, draw_commits, draw_coordinator, draw_pipeline, draw_readers
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,7 +60,7 @@ def test_nothing_lies_outside_the_page(name):
 
 @pytest.mark.bench
 def test_same_bytes_in_another_process():
-    code = "from tests.schedules.test_pictures import PICTURES; print(*PICTURES.values(), sep='', end='')"
+    code = "from tests.schedules.test_lesson_pictures import PICTURES; print(*PICTURES.values(), sep='', end='')"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout == "".join(PICTURES.values())
 

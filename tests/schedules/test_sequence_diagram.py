@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labs.schedules.diagram import draw
 from labs.schedules.schedule import HELD, Event, Schedule
+from labs.schedules.sequence_diagram import draw
 
 EVENTS = (
     Event("driver 1", "plan", 0, 1),
@@ -146,7 +146,8 @@ def test_nothing_lies_outside_the_page(drawing):
 
 @pytest.mark.bench
 def test_same_bytes_in_another_process():
-    code = "import sys; from labs.schedules.diagram import draw; from labs.schedules.schedule import Schedule\n"
+    code = "import sys\nfrom labs.schedules.sequence_diagram import draw\n"
+    code += "from labs.schedules.schedule import Schedule\n"
     code += "print(draw(Schedule.from_json(sys.argv[1])), end='')"
     run: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True, "check": True}
     assert subprocess.run([sys.executable, "-c", code, SCHEDULE.to_json()], **run).stdout == draw(SCHEDULE)
