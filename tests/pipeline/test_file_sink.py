@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -379,6 +380,17 @@ def test_manifest_that_cannot_be_listed_is_no_empty_one(sink, monkeypatch):
             publish(sink, 2, count=1)
     publish(sink, 2, count=1)
     assert batches(sink.directory) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP])
+def test_file_system_without_hard_links_is_refused(sink, monkeypatch, code):
+    def link(file, name):
+        raise OSError(code, os.strerror(code), str(file), None, str(name))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(SinkRefused, match="by a hard link, and this file system has none"):
+        publish(sink, 0, 1)
+    assert not batches(sink.directory)
 
 
 def test_entry_whose_name_may_not_be_on_disk_is_synced_before_the_batch_is_noted(sink, monkeypatch):

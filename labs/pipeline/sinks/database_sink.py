@@ -7,9 +7,9 @@ Guarantee: the same as the exactly-once Kafka sink's. Each micro-batch's rows be
 together or not at all, however often the query crashes and restarts from its checkpoint. That holds for every reader,
 at every isolation level except read uncommitted; a reader need not set anything.
 
-Limitations: one database, which holds both the results and the marker; the checkpoint must survive; a driver that hangs
-in the middle of a batch may hold locks until the database disconnects it (SQLite admits no other writer in the
-meantime, and the batch of the next driver fails after 5 s and is repeated).
+Limitations: tested with SQLite and PostgreSQL; one database, which holds both the results and the marker; the
+checkpoint must survive; a driver that hangs in the middle of a batch may hold locks until the database disconnects it
+(SQLite admits no other writer in the meantime, and the batch of the next driver fails after 5 s and is repeated).
 
 The table of markers has a row with an id of the table itself. By this id the sink recognises that two URLs name one
 database, and that the table of markers was deleted after batch 0.
@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -63,6 +63,15 @@ from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
 ROWS_PER_STATEMENT = 10_000
 OF_THE_TABLE = ""  # in the table of markers, instead of a sink's name: the row with the table's own id
 NOT_YET = ("42501", "42P01")  # PostgreSQL's states for a missing privilege, and a missing table
+# PostgreSQL: whether the table or a part of it has a trigger or a rule, or is a view or in another database.
+NOT_JUST_A_TABLE = """
+    SELECT bool_or(
+        relkind NOT IN ('r', 'p') OR relhasrules
+        OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = pg_class.oid AND NOT tgisinternal)
+    )
+    FROM pg_class, (SELECT to_regclass(CAST(:name AS text)) AS ours) AS named
+    WHERE pg_class.oid = ours OR pg_class.oid IN (SELECT relid FROM pg_partition_tree(ours))
+"""
 OWN = ("batch_id", "attempt")  # columns that the sink fills itself
 
 METADATA = MetaData()
@@ -92,7 +101,9 @@ class DatabaseSink(SinkOutsideKafka):
     `name` must be unique in the database and must never change. `url` is SQLAlchemy's. Rows have a `value` column, as
     for the Kafka sinks: a JSON object with the columns of `table`, to which the sink adds batch_id and attempt; a
     missing field is NULL, or the column's default. A row that the table cannot hold exactly is refused, as `table_rows`
-    says; so is one that a trigger or rule leaves out. Missing tables are created.
+    says; so is one that a trigger or rule leaves out. Missing tables are created. If a table in PostgreSQL has a
+    trigger or a rule, the rows of each batch are counted, for which the database searches the table: give it an index
+    on batch_id.
 
     Raises, inside the query: SinkRefused if going on could lose or duplicate rows, or if a row cannot be stored;
     BatchFailed if the batch failed and a restart of the query repeats it.
@@ -142,6 +153,7 @@ class DatabaseSink(SinkOutsideKafka):
         return known
 
     def _make_tables(self) -> str:
+        self._check_transactions()
         for table in (MARKERS, self.table):
             try:
                 table.create(self.engine, checkfirst=True)
@@ -195,6 +207,15 @@ class DatabaseSink(SinkOutsideKafka):
             )
         self._rows.stored_as(found)
 
+    def _check_transactions(self) -> None:
+        """Raise SinkRefused if the database would commit each statement, as `?autocommit=true` in a URL asks it to."""
+        with contextlib.suppress(NotImplementedError), self.engine.connect() as connection:
+            if self.engine.dialect.detect_autocommit_setting(cast(Any, connection.connection.dbapi_connection)):
+                raise SinkRefused(
+                    f"sink {self.name!r} refuses to write: with this URL the database commits each statement at once "
+                    "(autocommit), so that parts of a batch would be visible. Change the URL, and restart the query"
+                )
+
     def _check_constraints(self) -> None:
         """Raise SinkRefused if SQLite replaces rows of the table."""
         if self.engine.dialect.name != "sqlite":
@@ -225,14 +246,14 @@ class DatabaseSink(SinkOutsideKafka):
                     raise _Rejected(error, rows) from error
             if number == 0:
                 in_rows()
-        if self._has_done_more(transaction, inserted):
+        if self._may_differ(transaction, inserted):
             try:
                 self._check_stored(transaction, tags, inserted)
             except ValueError as error:
                 raise _Rejected(error, []) from error
 
-    def _has_done_more(self, transaction: Connection, inserted: int) -> bool:
-        """Tell whether the database has done more in this transaction than insert the rows, as a trigger may.
+    def _may_differ(self, transaction: Connection, inserted: int) -> bool:
+        """Tell whether the table may hold something else than the rows that were inserted, as after a trigger.
 
         It costs no search of the table. Only SQLite and PostgreSQL are asked. MySQL and MariaDB need not be: there, a
         trigger cannot change the table to which it belongs.
@@ -240,10 +261,10 @@ class DatabaseSink(SinkOutsideKafka):
         if self.engine.dialect.name == "sqlite":
             return transaction.connection.dbapi_connection.total_changes != inserted  # type: ignore[union-attr]
         if self.engine.dialect.name == "postgresql":
-            table = "relid = to_regclass(CAST(:name AS text))"
-            changed = f"SELECT n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE {table}"
             name = self.engine.dialect.identifier_preparer.format_table(self.table)
-            return bool(transaction.execute(text(changed), {"name": name}).scalar_one_or_none())
+            if transaction.execute(text(NOT_JUST_A_TABLE), {"name": name}).scalar_one_or_none():
+                transaction.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))  # triggers that wait for the commit act now
+                return True
         return False
 
     def _check_stored(self, transaction: Connection, tags: Row, expected: int) -> None:

@@ -20,6 +20,7 @@ is on disk before the name, and no file is ever replaced. An object store needs 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import hashlib
 import json
@@ -82,6 +83,7 @@ def make_directory(directory: Path) -> None:
 MANIFEST = "_manifest"
 # The names that `publish` gives; the directory may have files of others.
 OURS = re.compile(r"\.?batch-\d+-[0-9a-f]{8}\.jsonl(\.[0-9a-f]{8}\.tmp)?|\.\d+\.json\.[0-9a-f]{8}\.tmp")
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)  # what os.link says where there are no hard links
 LONGEST = 255  # bytes of a name in a path, on all usual file systems
 
 
@@ -144,6 +146,11 @@ class FileTransport(TransportOutsideKafka):
         try:
             return super().take(step)
         except OSError as error:
+            if error.errno in NO_LINKS and error.filename2 is not None:
+                raise SinkRefused(
+                    f"sink {self._directory} refuses batch {self.batch.batch_id}: {error}. The sink gives a file its "
+                    "name by a hard link, and this file system has none: move the directory to another one"
+                ) from error
             said = f"{type(error).__name__}: {error}. Restart the query: the batch is repeated and published once"
             if isinstance(error, FileExistsError) and step in ("rows", "commit"):
                 said = (

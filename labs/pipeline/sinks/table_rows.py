@@ -4,6 +4,8 @@ Fields are those that Spark's to_json writes: dates and timestamps as ISO text, 
 field. What a column cannot hold exactly is refused: an unknown field, a decimal with more places than the column, a
 text with a NUL, parts of a second that it would round. Only a Float column takes the nearest number. If the column has
 another type in the database, the field must fit that type, too. Everything else is left to the database to reject.
+
+Limitation: of a domain in PostgreSQL, the sink compares the type, but not its precision or length.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import DOMAIN
 
 from exactly_once_kafka.names import is_whole
 
@@ -43,9 +46,10 @@ class TableRows:
 
         If one differs from the table's, the database may silently round a number or change a text.
         """
+        self._otherwise = {}
         for name, column in self._columns.items():
-            kind = types.get(name.lower(), column.type)
-            if _converter(column.type) and _converter(kind) and _traits(kind) != _traits(column.type):
+            kind = _without_domain(types.get(name.lower(), column.type))
+            if None not in (_traits(kind), _traits(column.type)) and _traits(kind) != _traits(column.type):
                 self._otherwise[name] = kind
 
     def row(self, value: str) -> Row:
@@ -83,19 +87,26 @@ class TableRows:
     def _check_stored(self, kind: sa.types.TypeEngine[Any], field: Any) -> None:
         try:
             self._convert(kind, field)
-            if isinstance(kind, sa.Float):
-                _exact_float(_decimal(field), SINGLE if isinstance(kind, sa.REAL) else DOUBLE)
+            for each, item in _items(kind, field):
+                if isinstance(each, sa.Float):
+                    _exact_float(_decimal(item), SINGLE if isinstance(each, sa.REAL) else DOUBLE)
         except ValueError as error:
             raise ValueError(f"{error}: the database has the column as {kind!r}") from None
 
     def _convert(self, kind: sa.types.TypeEngine[Any], field: Any) -> Any:
+        kind = _without_domain(kind)
         if convert := _converter(kind):
             return convert(kind, field, self._dialect)
         if isinstance(kind, sa.ARRAY):
             if not isinstance(field, list):
                 raise ValueError("an array")
-            return [None if item is None else self._convert(kind.item_type, item) for item in field]
+            return [self._item(kind, item) for item in field]
         return _plain(kind, field, self._dialect)
+
+    def _item(self, array: sa.ARRAY[Any], item: Any) -> Any:
+        if item is None:
+            return None
+        return self._convert(array if isinstance(item, list) else array.item_type, item)  # an array may have arrays
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -183,6 +194,8 @@ def _text(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> st
     longest = getattr(kind, "length", None)
     if longest and len(field.rstrip(" ")) <= longest < len(field) and dialect.name != "sqlite":
         raise ValueError(f"text of up to {longest} characters, because blanks beyond that are cut off")
+    if isinstance(kind, sa.CHAR) and field.endswith(" ") and dialect.name != "sqlite":
+        raise ValueError("text without blanks at its end, because a CHAR column does not keep them")
     return field
 
 
@@ -257,13 +270,18 @@ def _in_zone(kind: Any, time: Any, dialect: sa.Dialect) -> Any:
 
 
 def _plain(kind: sa.types.TypeEngine[Any], field: Any, dialect: sa.Dialect) -> Any:
-    """Return a JSON value with floats for its decimals. Raises ValueError if a number or a text cannot be kept."""
+    """Return a JSON value with floats for its decimals. Raises ValueError if a number or a text cannot be kept.
+
+    SQLite stores a large integer in a JSON column as a float, and so does MySQL.
+    """
     if isinstance(field, dict):
         return {_text(kind, name, dialect): _plain(kind, each, dialect) for name, each in field.items()}
     if isinstance(field, list):
         return [_plain(kind, each, dialect) for each in field]
     if isinstance(field, Decimal):
         return _exact_float(field)
+    if isinstance(field, int) and not isinstance(field, bool):
+        return _integer(kind, field, dialect)
     return _text(kind, field, dialect) if isinstance(field, str) else field
 
 
@@ -287,11 +305,40 @@ def _converter(kind: sa.types.TypeEngine[Any]) -> Callable[..., Any] | None:
     return next((convert for of_kind, convert in CONVERT.items() if isinstance(kind, of_kind)), None)
 
 
-def _traits(kind: Any) -> tuple[Any, ...]:
-    """Return the attributes that decide which fields a type holds exactly."""
+# What a field is converted with -> the attributes of its type that decide which fields the type holds exactly.
+TRAITS = {
+    _numeric: ("precision", "scale"),
+    _timestamp: ("precision", "timezone"),
+    _time: ("precision", "timezone"),
+    _text: ("length",),
+}
+
+
+def _traits(kind: Any) -> tuple[Any, ...] | None:
+    """Return what decides which fields a type holds exactly; None for a type that the sink does not know."""
+    if isinstance(kind, sa.ARRAY):
+        return sa.ARRAY, _traits(_without_domain(kind.item_type))
     convert = _converter(kind)
-    names = ("precision", "scale") if convert is _numeric else ("precision", "timezone")
-    return convert, *(getattr(kind, name, None) for name in names if convert in (_numeric, _timestamp, _time))
+    if convert is None:
+        return None
+    return convert, isinstance(kind, sa.CHAR), *(getattr(kind, name, None) for name in TRAITS.get(convert, ()))
+
+
+def _without_domain(kind: Any) -> Any:
+    """Return the type that a domain of PostgreSQL restricts; any other type as it is."""
+    while isinstance(kind, DOMAIN):
+        kind = kind.data_type
+    return kind
+
+
+def _items(kind: Any, field: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the field with its type, or the items of an array with theirs."""
+    if not isinstance(kind, sa.ARRAY):
+        yield kind, field
+        return
+    for item in field:
+        if item is not None:
+            yield from _items(kind if isinstance(item, list) else _without_domain(kind.item_type), item)
 
 
 def numbered(values: Iterable[str], rows: TableRows) -> Iterator[tuple[str, Row]]:
