@@ -102,6 +102,7 @@ def test_decimal_of_twenty_digits_is_stored_exactly_where_the_database_can():
         (sa.Enum("new", "old", name="state"), '"other"', "one of 'new', 'old'"),
         (sa.JSON, '{"a": "\\u0000"}', "NUL"),
         (sa.JSON, '{"a": 0.12345678901234567890123}', "15 digits"),
+        (sa.JSON, "[18446744073709551616]", "64 bits"),
         (lambda: sa.Column("f", sa.String, nullable=False), "null", "NOT NULL"),
         (lambda: sa.Column("f", sa.Integer, sa.Computed("1 + 1")), "2", "the database fills the column itself"),
         (lambda: sa.Column("f", sa.Integer, sa.Identity(always=True)), "2", "the database fills the column itself"),
