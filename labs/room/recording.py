@@ -1,6 +1,6 @@
 """A recording of the room: its state as it changed, for the same view to play back; and a session saved as a folder.
 
-    recording.json   {"version": 2, "title", "stage", "seconds", "frames": [[time, {key: value}], ...]}
+    recording.json   {"version": 3, "title", "stage", "seconds", "frames": [[time, {key: value}], ...]}
     schedule.json    the strikes, in their order: [{"time", "do", and the order's arguments}]
     audit.json       the auditor's verdict, or null
     room.html        a page that plays the recording in any browser, to hand on
@@ -86,7 +86,7 @@ SHAPES: dict[str, Any] = {
     "chronicle": [{"number": WHOLE, "time": NUMBER, "strike": TEXT, "words": TEXT, "consequence": TEXT}],
     "possible": [TEXT],
     "message": TEXT,
-    "report": OrNone({**COUNTS, "verdict": set(VERDICTS), "summary": TEXT}),
+    "report": OrNone({**COUNTS, "verdict": set(VERDICTS), "why": TEXT}),
 }
 
 
@@ -137,7 +137,7 @@ def fits(value: Any, shape: Any) -> bool:
     return type(value) is shape
 
 
-VERSION = 2
+VERSION = 3
 FRAMES = 2_000
 GAP = 0.2  # seconds between two frames at first
 FILE, PLAYED = "recording.json", "room.html"

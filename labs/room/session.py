@@ -238,4 +238,4 @@ class Ending:
 
 def _report(audit: Audit) -> dict[str, Any]:
     numbers = {name: getattr(audit, name) for name in ("expected", "delivered", "lost", "duplicated", "conflicting")}
-    return {"verdict": str(audit.verdict), **numbers, "torn": audit.counts[Anomaly.TORN_BATCH], "summary": str(audit)}
+    return {"verdict": str(audit.verdict), **numbers, "torn": audit.counts[Anomaly.TORN_BATCH], "why": audit.why}

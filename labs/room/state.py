@@ -26,7 +26,7 @@ chronicle  the last 40: {"number", "time", "strike", "words", "consequence": "" 
 possible   the orders that can be carried out now; those of an aimed kill are "kill-driver rows", "… before", "… commit"
 message    "", or one line: why the last order was not carried out, what it did, or what the room waits for
 report     None, or the audit after `finish`: {"verdict", "expected", "delivered", "lost",
-           "duplicated", "conflicting", "torn", "summary"}
+           "duplicated", "conflicting", "torn", "why"}
 
 The browser and the still picture take all their words from here. A sign stands beside each state, so that nothing is
 said by colour alone. `{…}` is filled in from the state. `in_words` describes a state for readers who see no picture.

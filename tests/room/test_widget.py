@@ -158,7 +158,7 @@ def told() -> dict[str, Any]:
         {"number": 1, "time": 12.34, "strike": "kill-driver", "words": "driver 1 was killed", "consequence": "fenced"}
     ]
     state["verdict"] |= {"word": "invalid", "expected": 9, "delivered": 7, "lost": 2, "torn": 1, "why": "2 lost"}
-    state["report"] = {**state["verdict"], "verdict": "invalid", "summary": "two\nlines"}
+    state["report"] = {**state["verdict"], "verdict": "invalid", "why": "2 lost"}
     return {**state, "time": 33.0, "marker": {"batch": 5, "epoch": 3}}
 
 

@@ -139,6 +139,12 @@ class Audit:
         """Results that are there more than once, with unequal counts."""
         return self.counts[Anomaly.CONFLICT]
 
+    @property
+    def why(self) -> str:
+        """Say in one line why the verdict is not valid: its reason, and which anomalies were found."""
+        found = [f"{anomaly.name} {self.counts[anomaly]:,}: {anomaly.meaning}" for anomaly in self._found()]
+        return " ".join([*([f"{self.reason}."] if self.reason else []), *found])
+
     def __bool__(self) -> bool:
         raise TypeError("an audit is neither true nor false: ask audit.valid, or compare audit.verdict")
 

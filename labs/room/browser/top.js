@@ -43,13 +43,6 @@ function introPart(room) {
   };
 }
 
-// From the auditor's summary: why it could not decide, and which anomalies it found.
-function grounds({ summary }) {
-  const [head, ...lines] = summary.split("\n");
-  const reason = head.match(/\((.*)\)$/)?.[1];
-  return [...(reason ? [`${reason}.`] : []), ...lines.filter((line) => /^[A-Z_]+ [\d,]+: /.test(line)).map((line) => `${line}.`)];
-}
-
 // The running verdict with what it waits for; once the auditor has judged, the auditor's.
 function verdictPart(room) {
   const { texts, tips, signs, numbers } = room.words;
@@ -88,7 +81,7 @@ function verdictPart(room) {
         mark(figures[each].parentNode, "aria-label", filled(texts.count, { number: shown[each], name: each, tip: tips[each] }));
       }
       say(expected, filled(texts.expected, judged));
-      say(why, report ? [texts.judged, ...grounds(report)].join(" ") : verdict.why);
+      say(why, report ? `${texts.judged} ${report.why}` : verdict.why);
       const template = !waiting ? texts.awaited : verdict.awaited ? texts.waits : texts.waits_alone;
       say(waits, report || (!waiting && !verdict.awaited) ? "" : filled(template, { ...verdict, waiting }));
     },

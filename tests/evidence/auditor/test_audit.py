@@ -78,6 +78,14 @@ def test_nothing_readable_is_unknown_and_calls_nothing_lost():
     assert judged.reason == "nothing could be read; 0 of 3 expected results were read"
     judged = audit(EXPECTED, None, reader_error="no broker answered")
     assert judged.reason == "no broker answered; 0 of 3 expected results were read"
+    assert judged.why == "no broker answered; 0 of 3 expected results were read."
+
+
+def test_why_says_what_was_found_in_one_line():
+    assert audit(EXPECTED, CLEAN).why == ""
+    assert audit(EXPECTED, [*CLEAN[1:], CLEAN[2]]).why == (
+        "LOST 1: An expected result is not there. DUPLICATE 1: A result is there again, with an equal count."
+    )
 
 
 def test_a_reader_that_failed_at_once_is_unknown_and_says_why():
