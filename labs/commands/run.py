@@ -42,7 +42,7 @@ SINK_OPTIONS: dict[str, dict[str, Any]] = {
     "by-executors": {"driver_rows": 0},
     "no-marker": {"writers": "driver"},
 }
-# Spark's settings. Otherwise PySpark imports IPython, to name the cell or line of each call in error messages.
+# Spark settings. By default PySpark imports IPython at the first call, to add the caller's line to error messages.
 FOR_A_JOB = {"spark_python_sql_dataFrameDebugging_enabled": "false"}
 STDIN = 0
 MISUSED = 2  # the exit code for arguments that are wrong

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import contextlib
 import json
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from labs.commands.console import plain_console
@@ -49,18 +51,19 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         why_not = make_archives()
     console.print(f"Java starts at its usual speed: {why_not}" if why_not else "Java starts quickly")
-    with console.status("Compiling the packages of Python, so that it starts faster (a quarter of a minute, once)"):
+    with console.status("Compiling the packages of Python, so that it starts faster (15 s, the first time)"):
         compile_packages(sysconfig.get_path("purelib"))
     return 0
 
 
 def compile_packages(packages: str | Path) -> None:
-    """Keep the bytecode of all modules in `packages` beside them, with as many processes as there are cores.
+    """Write the bytecode of all modules in `packages` beside them, with a process for each core.
 
-    uv does not, and Python only if it may write there: not with PYTHONDONTWRITEBYTECODE, nor for another user. A job
-    takes a second longer to start without. A module that cannot be compiled, such as a template, is left out.
+    uv writes no bytecode. Python writes it at the first import, but not with PYTHONDONTWRITEBYTECODE, and not if the
+    user may not write there. Each job then starts a second later. A module that cannot be compiled is left out.
     """
-    compileall.compile_dir(packages, quiet=2, workers=0)
+    with contextlib.suppress(OSError, BrokenProcessPool):  # everything works without
+        compileall.compile_dir(packages, quiet=2, workers=0)
 
 
 def keep_voila_out() -> None:

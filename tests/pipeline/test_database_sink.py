@@ -346,21 +346,56 @@ def test_value_that_the_databases_own_column_would_change_is_refused(url, column
     ("column", "kind", "changed", "kept"),
     [
         ("VARCHAR(3)", String, '"abc "', '"abc"'),
-        ("CHAR(3)", String, '"a "', '"abc"'),
-        ("price", Numeric(20, 9), "1.2345678", "1.25"),
-        ("NUMERIC(10,2)[]", ARRAY(Numeric(20, 4)), "[1.2345]", "[1.23]"),
-        ("price[]", ARRAY(Numeric(20, 9)), "[1, null, 1.2345678]", "[1, null, 1.25]"),
+        ("VARCHAR(3)[]", ARRAY(String), '["abcd"]', '["abc"]'),
+        ("NUMERIC(10,2)[]", ARRAY(Numeric(20, 4)), "[1, null, 1.2345]", "[1, null, 1.23]"),
         ("REAL[][]", ARRAY(Numeric(20, 9), dimensions=2), "[[1.2345678]]", "[[1.25]]"),
     ],
 )
 def test_value_that_a_column_of_postgresql_would_change_is_refused(postgres, column, kind, changed, kept):
-    url = empty(postgres)
-    with create_engine(url).begin() as connection:
-        connection.execute(text("CREATE DOMAIN price AS REAL"))
-    sink = made_by_hand(url, f"id BIGINT, n {column}", Column("n", kind))
+    sink = made_by_hand(empty(postgres), f"id BIGINT, n {column}", Column("n", kind))
     with pytest.raises(RowRefused, match=r"row 1: field 'n' is .* expected"):
         write(sink, 1, f'{{"id": 1, "n": {changed}}}')
     write(sink, 1, f'{{"id": 1, "n": {kept}}}')
+    assert stored(sink, "id") == [(1,)]
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE orders SET UNLOGGED",
+        "ALTER TABLE batch_markers SET UNLOGGED",
+        "DROP TABLE orders; CREATE TABLE orders (LIKE old) PARTITION BY RANGE (id); "
+        "CREATE UNLOGGED TABLE first PARTITION OF orders FOR VALUES FROM (0) TO (10)",
+    ],
+)
+def test_table_that_a_crash_would_empty_is_refused(postgres, change):
+    sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
+    with sink.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE old (LIKE orders)"))
+        connection.execute(text(change))
+    with pytest.raises(SinkRefused, match="is unlogged or temporary, so that a crash of the database empties it"):
+        write(DatabaseSink("orders", postgres.url, sink.table), 1, '{"id": 1}')
+    assert stored(sink, "id") == []
+
+
+@pytest.mark.bench
+def test_driver_that_a_trigger_at_the_commit_stops_was_overtaken(postgres):
+    sink = made_by_hand(empty(postgres), "id BIGINT, n BIGINT", Column("n", BigInteger))
+    twice = "IF (SELECT count(*) FROM orders WHERE id = new.id) > 1 THEN RAISE unique_violation; END IF; RETURN NULL;"
+    with sink.engine.begin() as connection:
+        connection.execute(text(f"CREATE FUNCTION once() RETURNS trigger AS $$ BEGIN {twice} END $$ LANGUAGE plpgsql"))
+        connection.execute(
+            text(
+                "CREATE CONSTRAINT TRIGGER once AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED "
+                "FOR EACH ROW EXECUTE FUNCTION once()"
+            )
+        )
+    late = sink.transport(batch(1), ['{"id": 1}'], lambda: None)
+    assert late.take("read marker").batch_id == 0
+    write(DatabaseSink("orders", postgres.url, sink.table), 1, '{"id": 1}')
+    with pytest.raises(BatchFailed, match="another driver has published a batch meanwhile"):
+        late.take("rows")
     assert stored(sink, "id") == [(1,)]
 
 

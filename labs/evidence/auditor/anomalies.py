@@ -141,7 +141,7 @@ class Audit:
 
     @property
     def why(self) -> str:
-        """Say in one line why the verdict is not valid: its reason, and which anomalies were found."""
+        """Return the verdict's reason and the anomalies that were found, as one text; also those that are no errors."""
         found = [f"{anomaly.name} {self.counts[anomaly]:,}: {anomaly.meaning}" for anomaly in self._found()]
         return " ".join([*([f"{self.reason}."] if self.reason else []), *found])
 

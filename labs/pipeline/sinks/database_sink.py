@@ -7,9 +7,9 @@ Guarantee: the same as the exactly-once Kafka sink's. Each micro-batch's rows be
 together or not at all, however often the query crashes and restarts from its checkpoint. That holds for every reader,
 at every isolation level except read uncommitted; a reader need not set anything.
 
-Limitations: tested with SQLite and PostgreSQL; one database, which holds both the results and the marker; the
-checkpoint must survive; a driver that hangs in the middle of a batch may hold locks until the database disconnects it
-(SQLite admits no other writer in the meantime, and the batch of the next driver fails after 5 s and is repeated).
+Limitations: tested with SQLite and PostgreSQL (12 or newer); one database, which holds both the results and the marker;
+the checkpoint must survive; a driver that hangs in the middle of a batch may hold locks until the database disconnects
+it (SQLite admits no other writer in the meantime, and the batch of the next driver fails after 5 s and is repeated).
 
 The table of markers has a row with an id of the table itself. By this id the sink recognises that two URLs name one
 database, and that the table of markers was deleted after batch 0.
@@ -63,15 +63,20 @@ from labs.pipeline.sinks.table_rows import Row, TableRows, alike, numbered
 ROWS_PER_STATEMENT = 10_000
 OF_THE_TABLE = ""  # in the table of markers, instead of a sink's name: the row with the table's own id
 NOT_YET = ("42501", "42P01")  # PostgreSQL's states for a missing privilege, and a missing table
-# PostgreSQL: whether the table or a part of it has a trigger or a rule, or is a view or in another database.
-NOT_JUST_A_TABLE = """
-    SELECT bool_or(
-        relkind NOT IN ('r', 'p') OR relhasrules
-        OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = pg_class.oid AND NOT tgisinternal)
-    )
+# PostgreSQL: a table and its partitions.
+PARTS = """
     FROM pg_class, (SELECT to_regclass(CAST(:name AS text)) AS ours) AS named
-    WHERE pg_class.oid = ours OR pg_class.oid IN (SELECT relid FROM pg_partition_tree(ours))
+    WHERE (pg_class.oid = ours OR pg_class.oid IN (SELECT relid FROM pg_partition_tree(ours)))
 """
+# Whether one of them is a view, or has a trigger or a rule.
+HAS_TRIGGER = f"""
+    SELECT bool_or(
+        relkind = 'v' OR relhasrules
+        OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = pg_class.oid AND NOT tgisinternal)
+    ) {PARTS}
+"""
+# The first that a crash may empty, or that commits for itself.
+UNSAFE = f"SELECT relname, relkind {PARTS} AND (relkind = 'f' OR relpersistence <> 'p') LIMIT 1"
 OWN = ("batch_id", "attempt")  # columns that the sink fills itself
 
 METADATA = MetaData()
@@ -101,9 +106,11 @@ class DatabaseSink(SinkOutsideKafka):
     `name` must be unique in the database and must never change. `url` is SQLAlchemy's. Rows have a `value` column, as
     for the Kafka sinks: a JSON object with the columns of `table`, to which the sink adds batch_id and attempt; a
     missing field is NULL, or the column's default. A row that the table cannot hold exactly is refused, as `table_rows`
-    says; so is one that a trigger or rule leaves out. Missing tables are created. If a table in PostgreSQL has a
-    trigger or a rule, the rows of each batch are counted, for which the database searches the table: give it an index
-    on batch_id.
+    says; so is one that a trigger, a rule or a view leaves out. Missing tables are created.
+
+    If the table in PostgreSQL has a trigger or a rule, or is a view, the sink counts the stored rows of each batch: it
+    needs SELECT on the table, and without an index on batch_id each count reads the whole table. The count does not
+    show a trigger that changes a row, or deletes rows of earlier batches.
 
     Raises, inside the query: SinkRefused if going on could lose or duplicate rows, or if a row cannot be stored;
     BatchFailed if the batch failed and a restart of the query repeats it.
@@ -217,7 +224,9 @@ class DatabaseSink(SinkOutsideKafka):
                 )
 
     def _check_constraints(self) -> None:
-        """Raise SinkRefused if SQLite replaces rows of the table."""
+        """Raise SinkRefused if SQLite replaces rows of the table, or if PostgreSQL may lose a table's rows."""
+        if self.engine.dialect.name == "postgresql":
+            self._check_durable()
         if self.engine.dialect.name != "sqlite":
             return
         made_by = "SELECT sql FROM sqlite_master WHERE type = 'table' AND lower(name) = lower(:name)"
@@ -229,6 +238,21 @@ class DatabaseSink(SinkOutsideKafka):
                 "REPLACE, by which a new row deletes an earlier result. Make the table without it, and restart the "
                 "query"
             )
+
+    def _check_durable(self) -> None:
+        """Raise SinkRefused if a crash may empty one of the tables, or if one commits for itself."""
+        with self.engine.connect() as connection:
+            for table in (self.table, MARKERS):
+                for name, kind in connection.execute(text(UNSAFE), {"name": self._full_name(table)}):
+                    why = (
+                        "is in another database, which commits for itself"
+                        if kind == "f"
+                        else "is unlogged or temporary, so that a crash of the database empties it"
+                    )
+                    raise SinkRefused(
+                        f"sink {self.name!r} refuses to write: table {name!r} {why}. Make an ordinary table of it, and "
+                        "restart the query"
+                    )
 
     def write_rows(
         self, transaction: Connection, values: Iterable[str], batch: Batch, in_rows: Callable[[], object]
@@ -246,26 +270,31 @@ class DatabaseSink(SinkOutsideKafka):
                     raise _Rejected(error, rows) from error
             if number == 0:
                 in_rows()
-        if self._may_differ(transaction, inserted):
-            try:
+        try:
+            if self._may_differ(transaction, inserted):
                 self._check_stored(transaction, tags, inserted)
-            except ValueError as error:
-                raise _Rejected(error, []) from error
+        except (SQLAlchemyError, ValueError) as error:
+            if not _is_permanent(error):
+                raise
+            raise _Rejected(error, []) from error
 
     def _may_differ(self, transaction: Connection, inserted: int) -> bool:
-        """Tell whether the table may hold something else than the rows that were inserted, as after a trigger.
+        """Tell whether the table may have other rows than those that were inserted, as after a trigger.
 
-        It costs no search of the table. Only SQLite and PostgreSQL are asked. MySQL and MariaDB need not be: there, a
-        trigger cannot change the table to which it belongs.
+        It costs no search of the table. It asks only SQLite and PostgreSQL. In MySQL and MariaDB, a trigger cannot
+        change the table to which it belongs.
         """
         if self.engine.dialect.name == "sqlite":
             return transaction.connection.dbapi_connection.total_changes != inserted  # type: ignore[union-attr]
-        if self.engine.dialect.name == "postgresql":
-            name = self.engine.dialect.identifier_preparer.format_table(self.table)
-            if transaction.execute(text(NOT_JUST_A_TABLE), {"name": name}).scalar_one_or_none():
-                transaction.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))  # triggers that wait for the commit act now
-                return True
-        return False
+        if self.engine.dialect.name != "postgresql":
+            return False
+        may = transaction.execute(text(HAS_TRIGGER), {"name": self._full_name(self.table)}).scalar_one_or_none()
+        if may:
+            transaction.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))  # triggers that wait for the commit act now
+        return bool(may)
+
+    def _full_name(self, table: Table) -> str:
+        return self.engine.dialect.identifier_preparer.format_table(table)
 
     def _check_stored(self, transaction: Connection, tags: Row, expected: int) -> None:
         """Raise ValueError unless the table has `expected` rows with the tags. It searches the table."""

@@ -83,7 +83,7 @@ def make_directory(directory: Path) -> None:
 MANIFEST = "_manifest"
 # The names that `publish` gives; the directory may have files of others.
 OURS = re.compile(r"\.?batch-\d+-[0-9a-f]{8}\.jsonl(\.[0-9a-f]{8}\.tmp)?|\.\d+\.json\.[0-9a-f]{8}\.tmp")
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)  # what os.link says where there are no hard links
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)  # what os.link says, again and again
 LONGEST = 255  # bytes of a name in a path, on all usual file systems
 
 
@@ -149,7 +149,7 @@ class FileTransport(TransportOutsideKafka):
             if error.errno in NO_LINKS and error.filename2 is not None:
                 raise SinkRefused(
                     f"sink {self._directory} refuses batch {self.batch.batch_id}: {error}. The sink gives a file its "
-                    "name by a hard link, and this file system has none: move the directory to another one"
+                    "name by a hard link, which this file system does not allow: move the directory to another"
                 ) from error
             said = f"{type(error).__name__}: {error}. Restart the query: the batch is repeated and published once"
             if isinstance(error, FileExistsError) and step in ("rows", "commit"):
