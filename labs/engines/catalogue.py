@@ -9,7 +9,7 @@ from labs.engines.environment import environment_of
 from labs.engines.flink import FlinkEngine
 from labs.engines.kafka_streams import StreamsEngine
 from labs.engines.quix import QuixEngine
-from labs.engines.spark import SparkEngine
+from labs.engines.spark_job import SparkEngine
 
 _ALL: tuple[Engine, ...] = (SparkEngine(), FlinkEngine(), QuixEngine(), StreamsEngine())
 ENGINES = {engine.name: engine for engine in _ALL}

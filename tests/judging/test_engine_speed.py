@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from labs.engines.engine import Work
-from labs.engines.spark import SparkEngine
+from labs.engines.spark_job import SparkEngine
 from labs.evidence.auditor.anomalies import Verdict
 from labs.judging.engine_run import run_speed
 from labs.judging.engine_session import EngineSession
