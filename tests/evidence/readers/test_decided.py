@@ -10,8 +10,11 @@ from concurrent.futures import TimeoutError as StillWaiting
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from labs.equipment.topics import create_topic
 from labs.evidence.auditor.audit import Anomaly, Verdict, audit
 from labs.evidence.readers.results import Watcher, read_results, read_visible, wait_until_decided
+from labs.faults.kafka_messages import Request
+from labs.faults.proxy import proxied_broker
 from labs.runs import chaos
 
 pytestmark = pytest.mark.bench
@@ -104,6 +107,16 @@ def test_watcher_that_does_not_come_to_its_end_leaves_no_consumer_open(broker, d
     assert not watcher._thread.is_alive()
     with pytest.raises(RuntimeError, match="closed"):
         watcher._consumer.assignment()
+
+
+def test_watcher_whose_answer_the_network_has_lost_reaches_its_end():
+    with proxied_broker() as (broker, proxy):
+        create_topic(broker.bootstrap_servers, "results", 1)
+        watcher = Watcher(broker.bootstrap_servers, "results")
+        proxy.drop_next_response(Request.FETCH, cut=False).wait()
+        publish(Producer({"bootstrap.servers": broker.bootstrap_servers}), "results")
+        watched = watcher.stop(timeout=40)  # the consumer itself would wait for a minute
+    assert audit(EXPECTED, watched).valid
 
 
 def test_empty_topic_is_decided_at_once(broker, topic):
