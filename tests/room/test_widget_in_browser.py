@@ -253,8 +253,8 @@ def test_a_new_act_can_be_cancelled_while_there_is_something_to_lose(live):
     cancel.click()
     eventually(lambda: texts(browser, act) == ["act 1"])
     button(browser, "choose-stage", 2).click()
-    eventually(lambda: texts(browser, act) == ["act 1"], 20)
-    assert sent(browser) == [{"do": "choose-stage", "stage": "+ idempotent producer"}]
+    assert eventually(lambda: sent(browser), 20) == [{"do": "choose-stage", "stage": "+ idempotent producer"}]
+    eventually(lambda: texts(browser, act) == ["act 1"])
     tell(browser, traffic={"on": False, "rate": 40, "sent": 0, "per_second": 0.0})
     button(browser, "choose-stage", 1).click()
     assert sent(browser) == [{"do": "choose-stage", "stage": "checkpoint"}]
