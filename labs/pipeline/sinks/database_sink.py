@@ -167,6 +167,7 @@ class DatabaseSink(SinkOutsideKafka):
             except DBAPIError:  # unless another process has just made it
                 if not inspect(self.engine).has_table(table.name, schema=table.schema):
                     raise
+        self._check_durable()
         self._check_constraints()
         self._check_columns()
         ids = select(MARKERS.c.query_id).where(MARKERS.c.sink == OF_THE_TABLE)
@@ -224,9 +225,7 @@ class DatabaseSink(SinkOutsideKafka):
                 )
 
     def _check_constraints(self) -> None:
-        """Raise SinkRefused if SQLite replaces rows of the table, or if PostgreSQL may lose a table's rows."""
-        if self.engine.dialect.name == "postgresql":
-            self._check_durable()
+        """Raise SinkRefused if SQLite replaces rows of the table."""
         if self.engine.dialect.name != "sqlite":
             return
         made_by = "SELECT sql FROM sqlite_master WHERE type = 'table' AND lower(name) = lower(:name)"
@@ -240,7 +239,9 @@ class DatabaseSink(SinkOutsideKafka):
             )
 
     def _check_durable(self) -> None:
-        """Raise SinkRefused if a crash may empty one of the tables, or if one commits for itself."""
+        """Raise SinkRefused if a crash of PostgreSQL may empty one of the tables, or if one commits for itself."""
+        if self.engine.dialect.name != "postgresql":
+            return
         with self.engine.connect() as connection:
             for table in (self.table, MARKERS):
                 for name, kind in connection.execute(text(UNSAFE), {"name": self._full_name(table)}):

@@ -88,30 +88,32 @@ class TableRows:
 
     def _check_stored(self, kind: sa.types.TypeEngine[Any], field: Any) -> None:
         try:
-            self._convert(kind, field)
-            for each, item in _items(kind, field):
-                if isinstance(each, sa.Float):
-                    _exact_float(_decimal(item), SINGLE if isinstance(each, sa.REAL) else DOUBLE)
+            self._convert(kind, field, exactly=True)
         except ValueError as error:
             raise ValueError(f"{error}: the database has the column as {kind!r}") from None
 
-    def _convert(self, kind: sa.types.TypeEngine[Any], field: Any) -> Any:
+    def _convert(self, kind: sa.types.TypeEngine[Any], field: Any, exactly: bool = False) -> Any:
+        """Convert a field; `exactly` refuses a number that a Float column would round."""
         if convert := _converter(kind):
-            return convert(kind, field, self._dialect)
+            converted = convert(kind, field, self._dialect)
+            if exactly and isinstance(kind, sa.Float):
+                _exact_float(_decimal(field), SINGLE if isinstance(kind, sa.REAL) else DOUBLE)
+            return converted
         if isinstance(kind, sa.ARRAY):
             if not isinstance(field, list):
                 raise ValueError("an array")
-            return [self._item(kind, item) for item in field]
+            return [self._item(kind, item, exactly) for item in field]
         if isinstance(kind, sa.JSON) and isinstance(field, int) and self._dialect.name == "sqlite":
             return field if isinstance(field, bool) else _integer(kind, field, self._dialect)  # else it becomes a float
         return _plain(kind, field, self._dialect)
 
-    def _item(self, array: sa.ARRAY[Any], item: Any) -> Any:
+    def _item(self, array: sa.ARRAY[Any], item: Any, exactly: bool) -> Any:
         if item is None:
             return None
         if item == []:
             raise ValueError("an array without an empty array in it, because databases do not keep that")
-        return self._convert(array if isinstance(item, list) else array.item_type, item)  # an array may have arrays
+        kind = array if isinstance(item, list) else array.item_type  # an array may have arrays
+        return self._convert(kind, item, exactly)
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -321,16 +323,6 @@ def _traits(kind: Any) -> tuple[Any, ...] | None:
     if convert is None:
         return None
     return convert, *(getattr(kind, name, None) for name in TRAITS.get(convert, ()))
-
-
-def _items(kind: Any, field: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the field with its type, or the items of an array with theirs."""
-    if not isinstance(kind, sa.ARRAY):
-        yield kind, field
-        return
-    for item in field:
-        if item is not None:
-            yield from _items(kind if isinstance(item, list) else kind.item_type, item)
 
 
 def numbered(values: Iterable[str], rows: TableRows) -> Iterator[tuple[str, Row]]:
