@@ -29,7 +29,7 @@ from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import Watcher
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.generate import Traffic
-from labs.pipeline.log.replay import LiveTraffic
+from labs.pipeline.log.live_traffic import LiveTraffic
 from labs.pipeline.query.ip_count import Sink, count_ips, read_source, start_query
 from labs.pipeline.records import LATENESS_MS, WINDOW_MS, window_start
 from labs.pipeline.sinks.at_least_once import AtLeastOnceKafkaSink

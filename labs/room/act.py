@@ -23,7 +23,7 @@ from labs.equipment.topics import create_topic
 from labs.evidence.checkpoint.checkpoint import log_files, read_plan
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.generate import START_MS, Traffic
-from labs.pipeline.log.replay import LiveTraffic
+from labs.pipeline.log.live_traffic import LiveTraffic
 from labs.pipeline.records import WINDOW_MS
 from labs.room.drivers import Driver
 from labs.room.equipment import RoomEquipment

@@ -48,7 +48,7 @@ from labs.faults.chaos_injectors import (
 )
 from labs.faults.proxy import proxied_broker
 from labs.pipeline.log.generate import Traffic
-from labs.pipeline.log.replay import LiveTraffic
+from labs.pipeline.log.live_traffic import LiveTraffic
 from labs.pipeline.records import CLOSING_IP, SINK_TOPIC, SOURCE_TOPIC, window_start
 
 # A result that becomes visible so soon after a kill was committed before the kill, since a restart takes longer.

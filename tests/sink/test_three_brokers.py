@@ -13,7 +13,7 @@ from labs.evidence.auditor.expected import count_by_window
 from labs.evidence.readers.results import Watcher, read_results
 from labs.faults.chaos_injectors import DriverInjector, Journal
 from labs.pipeline.log.generate import Traffic
-from labs.pipeline.log.replay import LiveTraffic
+from labs.pipeline.log.live_traffic import LiveTraffic
 
 pytestmark = pytest.mark.long
 

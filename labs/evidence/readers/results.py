@@ -20,6 +20,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from labs.equipment.broker_list import BrokerList
 from labs.equipment.topics import end_offsets
 from labs.evidence.auditor.observed import Key, Reading, Result
 from labs.evidence.readers.transactions import settle
@@ -308,7 +309,7 @@ def _from_the_beginning(bootstrap_servers: str, topic: str, isolation_level: str
     return consumer
 
 
-RECONNECT = 5.0  # seconds without reaching the end, after which a watcher that stops takes a new consumer
+LOST = 10.0  # seconds until an answer counts as lost; by default a minute
 
 
 class Watcher:
@@ -327,7 +328,7 @@ class Watcher:
         self._ends: set[int] = set()
         self._stopping, self._given_up = threading.Event(), threading.Event()
         self._next = dict.fromkeys(end_offsets(bootstrap_servers, topic), 0)  # partition -> the offset to read next
-        self._consumer = self._connected()
+        self._connect()
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self._thread.start()
 
@@ -351,11 +352,12 @@ class Watcher:
             raise self._error
         return Reading(self._seen, decided)
 
-    def _connected(self) -> Consumer:
-        """Return a new consumer, which goes on at `_next`."""
-        consumer = _consumer(self._servers, "read_committed", **{"enable.partition.eof": True})
-        consumer.assign([TopicPartition(self._topic, *at) for at in self._next.items()])
-        return consumer
+    def _connect(self) -> None:
+        """Take a new consumer, which goes on at `_next`."""
+        self._broker_list = BrokerList()
+        settings = {"enable.partition.eof": True, "socket.timeout.ms": int(LOST * 1000), **self._broker_list.settings}
+        self._consumer = _consumer(self._servers, "read_committed", **settings)
+        self._consumer.assign([TopicPartition(self._topic, *at) for at in self._next.items()])
 
     def _watch(self) -> None:
         try:
@@ -366,7 +368,7 @@ class Watcher:
             self._consumer.close()
 
     def _read(self) -> None:
-        sought, connected = 0.0, None
+        sought = 0.0
         while not (self._given_up.is_set() or (self._stopping.is_set() and self._ends == self._next.keys())):
             for message in self._consumer.consume(1000, timeout=0.1):
                 (partition, offset), error = position(message), message.error()
@@ -380,14 +382,10 @@ class Watcher:
                     self.arrivals.append(time.monotonic())
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self._ends.add(partition)
-            if not self._stopping.is_set() or self._ends == self._next.keys():
-                continue
-            connected = connected or time.monotonic()
-            if time.monotonic() > connected + RECONNECT:
-                # A consumer waits a minute for an answer that a network has lost, and under chaos one never went on.
+            if self._broker_list.is_lost:
                 self._consumer.close()
-                self._consumer, connected = self._connected(), time.monotonic()
-            elif time.monotonic() > sought + 1:
+                self._connect()
+            elif self._stopping.is_set() and self._ends != self._next.keys() and time.monotonic() > sought + 1:
                 # The consumer reports the end of a partition only once, but again after a seek. Its own position
                 # cannot be used here: after a seek it is unknown until the next record.
                 for at in self._next.items():

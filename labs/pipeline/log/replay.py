@@ -1,7 +1,6 @@
 """Sends accesses into the source topic, one record each, with the IP as its key.
 
-`replay` sends all of them as fast as it can. `LiveTraffic` is a thread that sends at a given rate, while the pipeline
-runs and crashes.
+`replay` sends all of them as fast as it can.
 
 `in_event_time_order` sorts with bounded memory, by a stable external merge. Sorted runs go to temporary files and are
 merged. Input that fits in memory never touches the disk. The files have no name (on POSIX), so they are gone when the
@@ -12,22 +11,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, islice
 from operator import itemgetter
-from typing import IO
+from typing import IO, Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from labs.equipment.topics import end_offsets
 from labs.pipeline.log.access_log import Access
-from labs.pipeline.records import CLOSING_DELAY_MS, CLOSING_IP, SOURCE_TOPIC, source_value, window_start
+from labs.pipeline.records import CLOSING_DELAY_MS, CLOSING_IP, SOURCE_TOPIC, source_value
 
 FAN_IN = 32  # runs merged at once; three levels of them are still under the 256 open files that macOS allows
 BUFFER_BYTES = 64 * 1024  # per open run
@@ -212,107 +208,14 @@ def close_windows(last_time_ms: int, bootstrap_servers: str, topic: str = SOURCE
     return time_ms
 
 
-def source_producer(bootstrap_servers: str, **settings: str | int) -> Producer:
+def source_producer(bootstrap_servers: str, **settings: Any) -> Producer:
     """Return an idempotent producer that, unless `settings` say otherwise, calls back for failed records only."""
     return Producer(
         {
             "bootstrap.servers": bootstrap_servers,
             "enable.idempotence": True,
             "delivery.report.only.error": True,
-            # With sparse connections, it sometimes did not reconnect to a single broker that had shut down.
-            "enable.sparse.connections": False,
             "log_level": 0,
             **settings,
         }
     )
-
-
-TICK = 0.02  # seconds
-PATIENCE_MS = 600_000  # a record waits that long for a broker to come back
-
-
-class LiveTraffic:
-    """Sends `rate` accesses a second as source records, from now until `stop`.
-
-    `sent` and `acknowledged` count per access (event time, IP): what was sent and not acknowledged is indeterminate.
-    With a larger `window_ms` they count per window (its start, IP) instead, which takes less memory in a long run.
-    """
-
-    def __init__(
-        self,
-        accesses: Iterable[Access],
-        bootstrap_servers: str,
-        topic: str = SOURCE_TOPIC,
-        rate: float = 1_000.0,
-        window_ms: int = 1,
-    ):
-        self.sent: Counter[Access] = Counter()
-        self.acknowledged: Counter[Access] = Counter()
-        self.records = 0  # sent so far
-        self.last_time_ms = 0  # the latest event time sent so far
-        self.window_ms = window_ms
-        self._accesses, self._servers, self._topic, self._rate = iter(accesses), bootstrap_servers, topic, rate
-        self._stopping = threading.Event()
-        self._error: Exception | None = None
-        self._producer = source_producer(
-            bootstrap_servers, **{"message.timeout.ms": PATIENCE_MS, "delivery.report.only.error": False}
-        )
-        self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
-        self._thread.start()
-
-    @property
-    def indeterminate(self) -> Counter[Access]:
-        """The accesses that were sent and never acknowledged."""
-        return self.sent - self.acknowledged
-
-    def set_rate(self, rate: float, accesses: Iterable[Access] | None = None) -> None:
-        """Send `rate` a second from now on, none at 0. If `accesses` are given, they come next."""
-        if accesses is not None:
-            self._accesses = iter(accesses)
-        self._rate = rate
-
-    def stop(self, timeout: float = 60) -> None:
-        """Send no more, wait for acknowledgements (`timeout` seconds), send closing records. Raises SourceFailed."""
-        self.close()
-        if self._error:
-            raise SourceFailed(f"the traffic stopped by itself: {self._error}") from self._error
-        self._producer.flush(timeout)
-        close_windows(self.last_time_ms, self._servers, self._topic)
-
-    def close(self) -> None:
-        """Send no more, and do not wait for acknowledgements."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            due, last = 0.0, time.monotonic()
-            while not self._stopping.wait(TICK):
-                now = time.monotonic()
-                due, last = (due + (now - last) * self._rate) if self._rate else 0.0, now
-                while due >= 1 and not self._stopping.is_set():
-                    if (access := next(self._accesses, None)) is None:
-                        raise ValueError("there are no more accesses to send")
-                    self._send(*access)
-                    due -= 1
-                self._producer.poll(0)
-        except Exception as error:
-            self._error = error
-
-    def _send(self, time_ms: int, ip: str) -> None:
-        access = (window_start(time_ms, self.window_ms), ip)
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is None:
-                self.acknowledged[access] += 1
-
-        while not self._stopping.is_set():
-            try:
-                self._producer.produce(self._topic, source_value(time_ms, ip), ip, on_delivery=delivered)
-            except BufferError:  # the queue is full, because the broker is away: wait
-                self._producer.poll(0.1)
-                continue
-            self.sent[access] += 1
-            self.records += 1
-            self.last_time_ms = max(self.last_time_ms, time_ms)
-            return

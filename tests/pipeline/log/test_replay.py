@@ -1,15 +1,13 @@
-"""A source that cannot be written: a clear error after a while, and traffic that can be stopped."""
+"""A source that cannot be written: a clear error after a while."""
 
 from __future__ import annotations
 
-import threading
 from itertools import repeat
 
 import pytest
 
-from labs.equipment.waiting import eventually
 from labs.pipeline.log import replay as module
-from labs.pipeline.log.replay import LiveTraffic, SourceFailed, replay
+from labs.pipeline.log.replay import SourceFailed, replay
 
 NOWHERE = "127.0.0.1:1"
 ACCESS = (1_767_225_600_000, "192.0.2.1")
@@ -19,19 +17,3 @@ def test_log_that_fills_the_queue_while_no_broker_answers_fails_with_one_line(mo
     monkeypatch.setattr(module, "LONGEST_WAIT", 1)
     with pytest.raises(SourceFailed, match=r"^127.0.0.1:1 acknowledged no record of source for 1 s: is it running\?$"):
         replay(repeat(ACCESS, 10), NOWHERE, "source", queue_buffering_max_messages=5)
-
-
-def test_traffic_whose_queue_is_full_can_be_closed():
-    traffic = LiveTraffic(repeat(ACCESS), NOWHERE, "source", rate=1e7)
-    eventually(lambda: traffic.records >= 100_000, timeout=60)  # librdkafka's queue
-    closing = threading.Thread(target=traffic.close, daemon=True)
-    closing.start()
-    closing.join(10)
-    assert not closing.is_alive()
-
-
-def test_traffic_that_runs_out_of_accesses_says_so():
-    traffic = LiveTraffic(repeat(ACCESS, 2), NOWHERE, "source", rate=1e6)
-    eventually(lambda: not traffic._thread.is_alive(), timeout=10)
-    with pytest.raises(SourceFailed, match="stopped by itself: there are no more accesses to send"):
-        traffic.stop(0)

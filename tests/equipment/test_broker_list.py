@@ -1,0 +1,93 @@
+"""A client that has lost its brokers for good is replaced, and nothing is lost or doubled by that."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import count
+
+import pytest
+from confluent_kafka import Producer
+
+from labs.equipment.broker_list import BrokerList
+from labs.equipment.topics import create_topic
+from labs.equipment.waiting import eventually
+from labs.evidence.auditor.audit import audit
+from labs.evidence.checkpoint.planned_results import read_source_records
+from labs.evidence.readers import results
+from labs.faults import proxy_server
+from labs.faults.proxy import proxied_broker
+from labs.pipeline.log import live_traffic
+from labs.pipeline.records import CLOSING_IP
+from tests.last_answer import OFTEN, LastAnswer
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def servers(monkeypatch):
+    """The address of a broker behind a proxy that can give a client its last answer."""
+    monkeypatch.setattr(proxy_server, "ProxiedConnection", LastAnswer)
+    monkeypatch.setattr(live_traffic, "source_producer", partial(live_traffic.source_producer, **OFTEN))
+    monkeypatch.setattr(results, "_consumer", partial(results._consumer, **OFTEN))
+    with proxied_broker() as (broker, _):
+        yield broker.bootstrap_servers
+
+
+def test_client_that_has_lost_its_brokers_says_so_and_never_goes_on(servers):
+    create_topic(servers, "results", 1)
+    acknowledged: list[object] = []
+    brokers = BrokerList()
+    producer = Producer({"bootstrap.servers": servers, **brokers.settings, **OFTEN, "log_level": 0})
+
+    def send() -> list:
+        producer.produce("results", b"a record", on_delivery=lambda error, _: acknowledged.append(error))
+        producer.flush(1)
+        return acknowledged
+
+    def is_lost() -> bool:
+        LastAnswer.strike()
+        for _ in range(6):
+            send()
+        return brokers.is_lost
+
+    eventually(send)
+    assert not brokers.is_lost
+    eventually(is_lost, timeout=90)
+    del acknowledged[:]
+    with pytest.raises(TimeoutError):
+        eventually(send, timeout=10)
+
+
+def test_traffic_goes_on_with_a_new_producer_and_sends_every_access_once(servers):
+    create_topic(servers, "source", 1)
+    traffic = live_traffic.LiveTraffic(((time_ms, "192.0.2.1") for time_ms in count()), servers, "source", rate=2_000)
+
+    def goes_on() -> None:
+        sent = traffic.records
+        eventually(lambda: traffic.acknowledged.total() > sent + 2_000)
+
+    goes_on()
+    for _ in range(2):
+        LastAnswer.strike()
+        goes_on()
+    LastAnswer.strike()
+    traffic.stop()
+    assert not traffic.indeterminate
+    stored = [time_ms for _, _, time_ms, ip in read_source_records(servers, "source") if ip != CLOSING_IP]
+    assert stored == list(range(traffic.records))
+
+
+def test_watcher_goes_on_with_a_new_consumer_and_sees_every_result_once(servers):
+    create_topic(servers, "results", 1)
+    watcher = results.Watcher(servers, "results")
+    expected = {(0, f"192.0.2.{number}"): 1 for number in range(20)}
+    for number, (window_start, ip) in enumerate(expected):
+        if number == 10:
+            eventually(lambda: len(watcher.distinct) == 10)
+            LastAnswer.strike()
+        producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        producer.produce("results", json.dumps({"window_start": window_start, "ip": ip, "count": 1}))
+        producer.flush()
+    eventually(lambda: len(watcher.distinct) == 20)  # before it stops
+    assert audit(expected, watcher.stop()).valid

@@ -1,0 +1,49 @@
+"""The last answer of a single broker that shuts down, forged: after it librdkafka may have lost its brokers for good.
+
+A broker's own answer comes too early or too late for that, in all but one of many shutdowns of a busy machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from kafka.protocol.metadata import MetadataResponse
+
+from labs.faults.kafka_messages import Request
+from labs.faults.proxy_server import ProxiedConnection, _frames, _send
+
+OFTEN: dict[str, Any] = {"topic.metadata.refresh.interval.ms": 500}  # for a client that is to get it
+TOPIC = MetadataResponse.MetadataResponseTopic
+OTHERS = 20_000  # topics: the client works at the answer for a while, as on a busy machine
+
+
+class LastAnswer(ProxiedConnection):
+    """While `armed`, answers librdkafka's next request for metadata without brokers, and hangs up."""
+
+    armed, given = threading.Event(), threading.Event()
+
+    @classmethod
+    def strike(cls) -> None:
+        """Give the next client that asks its last answer. It takes the place of `proxy_server.ProxiedConnection`."""
+        cls.given.clear()
+        cls.armed.set()
+        assert cls.given.wait(30), "no client asked for metadata"
+
+    async def _pass_responses(self, from_broker):
+        async for frame in _frames(from_broker):
+            request = self._request_of(frame)
+            if last := request.kind is Request.METADATA and request.client_id == "rdkafka" and self.armed.is_set():
+                self.armed.clear()
+                frame = without_brokers(frame, request.version)
+            await _send(frame, self._client)
+            if last:
+                self.given.set()
+                return
+
+
+def without_brokers(frame: bytes, version: int) -> bytes:
+    answer = MetadataResponse.decode(frame, version=version, header=True, framed=True)
+    answer.brokers = []
+    answer.topics += [TOPIC(version=version, name=f"other-{number}", partitions=[]) for number in range(OTHERS)]
+    return answer.encode(header=True, framed=True)
