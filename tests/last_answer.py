@@ -1,6 +1,6 @@
-"""The last answer of a single broker that shuts down, forged: after it librdkafka may have lost its brokers for good.
+"""A forged answer, as a single broker gives it last before it shuts down; librdkafka then loses its brokers for good.
 
-A broker's own answer comes too early or too late for that, in all but one of many shutdowns of a busy machine.
+With a broker's own answer that happens only now and then, on a busy machine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ OTHERS = 20_000  # topics: the client works at the answer for a while, as on a b
 
 
 class LastAnswer(ProxiedConnection):
-    """While `armed`, answers librdkafka's next request for metadata without brokers, and hangs up."""
+    """Takes the place of `proxy_server.ProxiedConnection`. While `armed`, it answers librdkafka's next request for
+    metadata without brokers, and hangs up.
+    """
 
     armed, given = threading.Event(), threading.Event()
 
     @classmethod
     def strike(cls) -> None:
-        """Give the next client that asks its last answer. It takes the place of `proxy_server.ProxiedConnection`."""
+        """Give the next client that asks for metadata its last answer."""
         cls.given.clear()
         cls.armed.set()
         assert cls.given.wait(30), "no client asked for metadata"

@@ -2,8 +2,8 @@
 
 The fault is librdkafka's (its issue 5301; seen in 2.11 to 2.16, not in 2.10). A single broker that shuts down cleanly
 still answers a request for metadata, with an empty list of brokers, and then closes its connections. A client that
-notices the closed connection before it has worked off the answer removes the broker from its list, and cancels the
-return to `bootstrap.servers` that it has just planned. Then it has no broker that it could ever ask again.
+notices the closed connection while it still reads the answer removes the broker from its list, and cancels the return
+to `bootstrap.servers` that it has just planned. Then it knows no broker that it could ask (2.11: for five minutes).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import json
 from typing import Any
 
 EVERY_MS = 2_000
-IN_A_ROW = 2  # reports; a client that returns to `bootstrap.servers` has no broker for some 50 ms
+IN_A_ROW = 2  # reports: one may fall into the 50 ms in which a healthy client returns to `bootstrap.servers`
 
 
 class BrokerList:
-    """What a client reports of its brokers, every two seconds. Give the client `settings`, and poll it."""
+    """What one client reports of its brokers, every two seconds, to whoever polls it. It is created with `settings`."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {"statistics.interval.ms": EVERY_MS, "stats_cb": self._look}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
 from itertools import count
 
@@ -60,8 +61,9 @@ def test_client_that_has_lost_its_brokers_says_so_and_never_goes_on(servers):
 
 
 def test_traffic_goes_on_with_a_new_producer_and_sends_every_access_once(servers):
-    create_topic(servers, "source", 1)
-    traffic = live_traffic.LiveTraffic(((time_ms, "192.0.2.1") for time_ms in count()), servers, "source", rate=2_000)
+    create_topic(servers, "source", 2)
+    accesses = ((number // 4, f"192.0.2.{number % 2}") for number in count())  # each twice
+    traffic = live_traffic.LiveTraffic(accesses, servers, "source", rate=2_000)
 
     def goes_on() -> None:
         sent = traffic.records
@@ -69,13 +71,36 @@ def test_traffic_goes_on_with_a_new_producer_and_sends_every_access_once(servers
 
     goes_on()
     for _ in range(2):
+        producer = traffic._producer
         LastAnswer.strike()
         goes_on()
+        assert traffic._producer is not producer
     LastAnswer.strike()
     traffic.stop()
-    assert not traffic.indeterminate
-    stored = [time_ms for _, _, time_ms, ip in read_source_records(servers, "source") if ip != CLOSING_IP]
-    assert stored == list(range(traffic.records))
+    assert traffic.sent.total() == traffic.records
+    assert traffic.acknowledged == traffic.sent
+    stored = [access for _, _, *access in read_source_records(servers, "source") if access[1] != CLOSING_IP]
+    assert Counter(map(tuple, stored)) == traffic.sent
+
+
+def test_traffic_whose_broker_does_not_answer_is_repaired_later(servers, monkeypatch):
+    create_topic(servers, "source", 1)
+    traffic = live_traffic.LiveTraffic(((number, "192.0.2.1") for number in count()), servers, "source", rate=2_000)
+    eventually(lambda: traffic.acknowledged.total() > 2_000)
+    read, asked = traffic._stored_last, []
+
+    def silent_at_first():
+        asked.append(traffic.records)
+        if len(asked) < 3:
+            raise live_traffic.NoAnswer
+        return read()
+
+    monkeypatch.setattr(traffic, "_stored_last", silent_at_first)
+    LastAnswer.strike()
+    traffic.stop()
+    assert len(asked) == 3
+    assert traffic.acknowledged == traffic.sent
+    assert traffic.sent.total() == traffic.records
 
 
 def test_watcher_goes_on_with_a_new_consumer_and_sees_every_result_once(servers):
@@ -85,9 +110,11 @@ def test_watcher_goes_on_with_a_new_consumer_and_sees_every_result_once(servers)
     for number, (window_start, ip) in enumerate(expected):
         if number == 10:
             eventually(lambda: len(watcher.distinct) == 10)
+            consumer = watcher._consumer
             LastAnswer.strike()
         producer = Producer({"bootstrap.servers": servers, "log_level": 0})
         producer.produce("results", json.dumps({"window_start": window_start, "ip": ip, "count": 1}))
         producer.flush()
     eventually(lambda: len(watcher.distinct) == 20)  # before it stops
+    assert watcher._consumer is not consumer
     assert audit(expected, watcher.stop()).valid

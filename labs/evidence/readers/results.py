@@ -309,7 +309,7 @@ def _from_the_beginning(bootstrap_servers: str, topic: str, isolation_level: str
     return consumer
 
 
-LOST = 10.0  # seconds until an answer counts as lost; by default a minute
+UNANSWERED = 10  # seconds after which a consumer connects anew; by default a minute
 
 
 class Watcher:
@@ -340,7 +340,6 @@ class Watcher:
         """
         try:
             decided = wait_until_decided(self._servers, self._topic, patience)
-            self._ends.clear()
             self._stopping.set()
             self._thread.join(timeout)
             if self._thread.is_alive():
@@ -355,8 +354,8 @@ class Watcher:
     def _connect(self) -> None:
         """Take a new consumer, which goes on at `_next`."""
         self._broker_list = BrokerList()
-        settings = {"enable.partition.eof": True, "socket.timeout.ms": int(LOST * 1000), **self._broker_list.settings}
-        self._consumer = _consumer(self._servers, "read_committed", **settings)
+        settings = {"enable.partition.eof": True, "socket.timeout.ms": UNANSWERED * 1000}
+        self._consumer = _consumer(self._servers, "read_committed", **settings, **self._broker_list.settings)
         self._consumer.assign([TopicPartition(self._topic, *at) for at in self._next.items()])
 
     def _watch(self) -> None:
@@ -368,8 +367,8 @@ class Watcher:
             self._consumer.close()
 
     def _read(self) -> None:
-        sought = 0.0
-        while not (self._given_up.is_set() or (self._stopping.is_set() and self._ends == self._next.keys())):
+        sought = 0.0  # when the consumer was last asked to report the ends, once no record is to come any more
+        while not (self._given_up.is_set() or (sought and self._ends == self._next.keys())):
             for message in self._consumer.consume(1000, timeout=0.1):
                 (partition, offset), error = position(message), message.error()
                 if error is None:
@@ -385,7 +384,9 @@ class Watcher:
             if self._broker_list.is_lost:
                 self._consumer.close()
                 self._connect()
-            elif self._stopping.is_set() and self._ends != self._next.keys() and time.monotonic() > sought + 1:
+            elif self._stopping.is_set() and time.monotonic() > sought + 1:
+                if not sought:
+                    self._ends.clear()  # what was reported before need not be the end
                 # The consumer reports the end of a partition only once, but again after a seek. Its own position
                 # cannot be used here: after a seek it is unknown until the next record.
                 for at in self._next.items():

@@ -14,20 +14,21 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError as NoAnswer
 
 from labs.equipment.broker_list import BrokerList
-from labs.equipment.topics import KafkaUnreachable, end_offsets
 from labs.pipeline.log.access_log import Access
 from labs.pipeline.log.replay import SourceFailed, close_windows, source_producer
 from labs.pipeline.records import SOURCE_TOPIC, parse_source_value, source_value, window_start
 
 TICK = 0.02  # seconds
 PATIENCE_MS = 600_000  # a record waits that long for a broker to come back
-READING = 10.0  # seconds
+READING = 10  # seconds
+PURGED = KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT
 
 
 class LiveTraffic:
     """Sends `rate` accesses a second as source records, from now until `stop`. Nobody else may write to the topic.
 
     `sent` and `acknowledged` count per access (event time, IP): what was sent and not acknowledged is indeterminate.
+    If its client loses its brokers for good (`broker_list`), what it then finds in the topic counts as acknowledged.
     With a larger `window_ms` they count per window (its start, IP) instead, which takes less memory in a long run.
     """
 
@@ -70,8 +71,8 @@ class LiveTraffic:
         if self._error:
             raise SourceFailed(f"the traffic stopped by itself: {self._error}") from self._error
         deadline = time.monotonic() + timeout
-        while self._producer.flush(1) and time.monotonic() < deadline:
-            self._go_on_if_lost()
+        while (not self._repair() or self._producer.flush(1)) and time.monotonic() < deadline:
+            pass
         close_windows(self.last_time_ms, self._servers, self._topic)
 
     def close(self) -> None:
@@ -91,17 +92,19 @@ class LiveTraffic:
                     self._send(*access)
                     due -= 1
                 self._producer.poll(0)
-                self._go_on_if_lost()
+                self._repair()
         except Exception as error:
             self._error = error
 
     def _send(self, time_ms: int, ip: str) -> None:
         while not self._stopping.is_set():
+            if not self._repair():
+                self._stopping.wait(TICK)
+                continue
             try:
                 self._produce(self.records, (time_ms, ip))
             except BufferError:  # the queue is full, because the broker is away: wait
                 self._producer.poll(0.1)
-                self._go_on_if_lost()
                 continue
             self.sent[self._counted(time_ms, ip)] += 1
             self.records += 1
@@ -110,11 +113,14 @@ class LiveTraffic:
 
     def _produce(self, number: int, access: Access) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None and error.code() in PURGED:
+                return  # `_repair` looks for it in the topic
+            del self._waiting[number]
             if error is None:
-                del self._waiting[number]
-                partition, offset = cast(int, message.partition()), cast(int, message.offset())
-                self._next[partition] = max(self._next[partition], offset + 1)
                 self.acknowledged[self._counted(*access)] += 1
+                partition, offset = cast(int, message.partition()), message.offset()
+                if offset is not None:
+                    self._next[partition] = max(self._next[partition], offset + 1)
 
         self._producer.produce(self._topic, source_value(*access), access[1], on_delivery=delivered)
         self._waiting[number] = access
@@ -127,16 +133,19 @@ class LiveTraffic:
         settings = {"message.timeout.ms": PATIENCE_MS, "delivery.report.only.error": False}
         self._producer = source_producer(self._servers, **settings, **self._broker_list.settings)
 
-    def _go_on_if_lost(self) -> None:
-        """Replace a producer that has lost its brokers. The topic tells what it has stored; the rest is sent again."""
+    def _repair(self) -> bool:
+        """Replace the producer if it has lost its brokers. Return False if that has to wait until a broker answers.
+
+        What the old producer has stored is in the topic, and counts as acknowledged. The new one sends the rest.
+        """
         if not self._broker_list.is_lost:
-            return
-        self._producer.purge()  # it must not write any more
+            return True
+        self._producer.purge()  # its records would wait for ever
         self._producer.poll(0)
         try:
             stored = self._stored_last()
-        except (KafkaUnreachable, NoAnswer, TimeoutError):
-            return  # the broker is away; the next call tries again
+        except NoAnswer:
+            return False
         waiting, self._waiting = self._waiting, {}
         self._connect()
         for number, access in waiting.items():
@@ -145,19 +154,24 @@ class LiveTraffic:
                 self.acknowledged[self._counted(*access)] += 1
             else:
                 self._produce(number, access)
+        return True
 
     def _stored_last(self) -> Counter[tuple[int, str] | tuple[None, None]]:
-        """Count the records behind those that were acknowledged. Raises KafkaUnreachable, NoAnswer, TimeoutError."""
+        """Count, per access, the records of the topic after the last acknowledged one. Raises NoAnswer."""
         stored: Counter[tuple[int, str] | tuple[None, None]] = Counter()
-        ends = {TopicPartition(self._topic, p): end for p, end in end_offsets(self._servers, self._topic).items()}
-        deadline = time.monotonic() + READING
-        with closing(KafkaConsumer(bootstrap_servers=self._servers, enable_auto_commit=False)) as consumer:
+        settings = {"bootstrap_servers": self._servers, "bootstrap_timeout_ms": READING * 1000}
+        with closing(KafkaConsumer(enable_auto_commit=False, **settings)) as consumer:
+            if not (partitions := consumer.partitions_for_topic(self._topic)):
+                raise NoAnswer(f"no partition of {self._topic} is known at {self._servers}")
+            ends = consumer.end_offsets([TopicPartition(self._topic, each) for each in partitions])
             consumer.assign(ends)
             for at in ends:
                 consumer.seek(at, self._next[at.partition])
+            deadline = time.monotonic() + READING
             while any(consumer.position(at) < end for at, end in ends.items()):
                 for records in consumer.poll(timeout_ms=100).values():
                     stored.update(parse_source_value(record.value) for record in records)
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"{self._topic} could not be read to its end within {READING:g} s")
+                    raise NoAnswer(f"{self._topic} could not be read to its end within {READING} s")
+        self._next.update({at.partition: end - self._next[at.partition] for at, end in ends.items()})
         return stored
