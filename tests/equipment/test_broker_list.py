@@ -9,6 +9,7 @@ from itertools import count
 
 import pytest
 from confluent_kafka import Producer
+from kafka.errors import KafkaTimeoutError
 
 from labs.equipment.broker_list import BrokerList
 from labs.equipment.topics import create_topic
@@ -92,7 +93,7 @@ def test_traffic_whose_broker_does_not_answer_is_repaired_later(servers, monkeyp
     def silent_at_first():
         asked.append(traffic.records)
         if len(asked) < 3:
-            raise live_traffic.NoAnswer
+            raise KafkaTimeoutError
         return read()
 
     monkeypatch.setattr(traffic, "_stored_last", silent_at_first)

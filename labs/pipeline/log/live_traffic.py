@@ -10,8 +10,7 @@ from contextlib import closing
 from typing import cast
 
 from confluent_kafka import KafkaError, Message
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError as NoAnswer
+from kafka import KafkaConsumer, TopicPartition, errors
 
 from labs.equipment.broker_list import BrokerList
 from labs.pipeline.log.access_log import Access
@@ -144,7 +143,7 @@ class LiveTraffic:
         self._producer.poll(0)
         try:
             stored = self._stored_last()
-        except NoAnswer:
+        except errors.KafkaError:
             return False
         waiting, self._waiting = self._waiting, {}
         self._connect()
@@ -157,12 +156,12 @@ class LiveTraffic:
         return True
 
     def _stored_last(self) -> Counter[tuple[int, str] | tuple[None, None]]:
-        """Count, per access, the records of the topic after the last acknowledged one. Raises NoAnswer."""
+        """Count, per access, the records of the topic after the last acknowledged one. Raises kafka-python's errors."""
         stored: Counter[tuple[int, str] | tuple[None, None]] = Counter()
         settings = {"bootstrap_servers": self._servers, "bootstrap_timeout_ms": READING * 1000}
         with closing(KafkaConsumer(enable_auto_commit=False, **settings)) as consumer:
             if not (partitions := consumer.partitions_for_topic(self._topic)):
-                raise NoAnswer(f"no partition of {self._topic} is known at {self._servers}")
+                raise errors.KafkaTimeoutError(f"no partition of {self._topic} is known at {self._servers}")
             ends = consumer.end_offsets([TopicPartition(self._topic, each) for each in partitions])
             consumer.assign(ends)
             for at in ends:
@@ -172,6 +171,6 @@ class LiveTraffic:
                 for records in consumer.poll(timeout_ms=100).values():
                     stored.update(parse_source_value(record.value) for record in records)
                 if time.monotonic() > deadline:
-                    raise NoAnswer(f"{self._topic} could not be read to its end within {READING} s")
+                    raise errors.KafkaTimeoutError(f"{self._topic} could not be read to its end within {READING} s")
         self._next.update({at.partition: end - self._next[at.partition] for at, end in ends.items()})
         return stored
