@@ -6,16 +6,18 @@ With a broker's own answer that happens only now and then, on a busy machine.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from kafka.protocol.metadata import MetadataResponse
 
+from labs.equipment.waiting import eventually
 from labs.faults.kafka_messages import Request
 from labs.faults.proxy_server import ProxiedConnection, _frames, _send
 
 OFTEN: dict[str, Any] = {"topic.metadata.refresh.interval.ms": 500}  # for a client that is to get it
 TOPIC = MetadataResponse.MetadataResponseTopic
-OTHERS = 20_000  # topics: the client works at the answer for a while, as on a busy machine
+OTHERS = 50_000  # topics: the client works at the answer for a while, as on a busy machine
 
 
 class LastAnswer(ProxiedConnection):
@@ -31,6 +33,16 @@ class LastAnswer(ProxiedConnection):
         cls.given.clear()
         cls.armed.set()
         assert cls.given.wait(30), "no client asked for metadata"
+
+    @classmethod
+    def strike_until(cls, lost: Callable[[], object]) -> None:
+        """Give last answers until one has led to the loss: that is a race between two threads of the client."""
+
+        def struck() -> object:
+            cls.strike()
+            return eventually(lost, timeout=8)
+
+        eventually(struck, timeout=90)
 
     async def _pass_responses(self, from_broker):
         async for frame in _frames(from_broker):
