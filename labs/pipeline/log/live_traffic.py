@@ -172,5 +172,6 @@ class LiveTraffic:
                     stored.update(parse_source_value(record.value) for record in records)
                 if time.monotonic() > deadline:
                     raise errors.KafkaTimeoutError(f"{self._topic} could not be read to its end within {READING} s")
-        self._next.update({at.partition: end - self._next[at.partition] for at, end in ends.items()})
+        for at, end in ends.items():
+            self._next[at.partition] = end
         return stored

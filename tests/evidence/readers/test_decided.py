@@ -115,7 +115,7 @@ def test_watcher_whose_answer_the_network_has_lost_reaches_its_end():
         watcher = Watcher(broker.bootstrap_servers, "results")
         proxy.drop_next_response(Request.FETCH, cut=False).wait()
         publish(Producer({"bootstrap.servers": broker.bootstrap_servers}), "results")
-        watched = watcher.stop(timeout=40)  # the consumer itself would wait for a minute
+        watched = watcher.stop(timeout=40)  # by default a consumer would wait for a minute
     assert audit(EXPECTED, watched).valid
 
 

@@ -1,4 +1,4 @@
-"""Traffic that can be stopped at any moment, and that goes on when its client has lost its brokers for good."""
+"""Traffic that can be stopped at any moment, and says why it has stopped by itself."""
 
 from __future__ import annotations
 
